@@ -101,16 +101,18 @@ def show(
     whole_number("--edges", edges, at_least=1, at_most=devices, way_out="Every edge needs a device.")
     dataset = load_dataset(name, data_dir=data_dir, train_samples=train_samples, test_samples=1, seed=seed)
     edge = np.arange(devices) * edges // devices
+    classes = dataset.train_y if dataset.train_y.ndim == 1 else np.zeros(dataset.num_train, dtype=np.int64)
     parts = partition(
-        dataset.train_y,
+        classes,
         edge=edge,
         kind=kind,
         seed=seed,
         classes_per_device=classes_per_device,
         alpha=alpha,
         size_spread=size_spread,
+        owner=dataset.train_owner,
     )
-    counts = partition_table(dataset.train_y, parts, dataset.num_classes)
+    counts = partition_table(classes, parts, dataset.num_classes if classes is dataset.train_y else 1)
     if out is not None:
         from airprune.results.figures.partition import draw_partition  # drawing takes time to import
 

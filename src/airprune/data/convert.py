@@ -38,6 +38,8 @@ def as_dataset(
     seed: int = 0,
     num_classes: int | None = None,
     targets: str = "classes",
+    owner: Any = None,
+    test_owner: Any = None,
 ) -> Dataset:
     """Returns a Dataset from arrays, tables or torch objects.
 
@@ -54,12 +56,14 @@ def as_dataset(
       seed: of the held-out samples.
       num_classes: one more than the largest training label, unless given; a test label beyond it is refused.
       targets: "classes": y holds one class per sample; "values": real numbers of any shape; "any": what y holds.
+      owner: the number of the owner of each sample, for the partition "natural".  [num_samples]
+      test_owner: of the test part, if there is one.
     """
     if isinstance(data, Dataset):
-        if test is not None:
-            raise InvalidValue(
-                "as_dataset.test", "must be None for a Dataset, which has a test part", type(test).__name__
-            )
+        for field, given in (("test", test), ("owner", owner), ("test_owner", test_owner)):
+            if given is not None:
+                rule = "must be None for a Dataset, which has " + ("a test part" if field == "test" else "its own")
+                raise InvalidValue(f"as_dataset.{field}", rule, type(given).__name__)
         return data
     if test is None and isinstance(data, Mapping):
         if not {"train", "test"} <= set(data):
@@ -70,11 +74,36 @@ def as_dataset(
     if test is None and isinstance(data, tuple) and len(data) == 2 and all(map(_is_part, data)):
         data, test = data
     train = _part("as_dataset.data", data, targets)
-    held_out = _hold_out(train, test_share, seed) if test is None else (train, _part("as_dataset.test", test, targets))
-    (train_x, train_y), (test_x, test_y) = held_out
+    train_owner = None if owner is None else _owner("as_dataset.owner", owner, len(train[0]))
+    if test is not None:
+        (train_x, train_y), (test_x, test_y) = train, _part("as_dataset.test", test, targets)
+    else:
+        if test_owner is not None:
+            rule = "must be None without a test part, whose owners follow from owner"
+            raise InvalidValue("as_dataset.test_owner", rule, type(test_owner).__name__)
+        kept, held_out = _hold_out(len(train[0]), test_share, seed)
+        (train_x, train_y), (test_x, test_y) = ((train[0][part], train[1][part]) for part in (kept, held_out))
+        if train_owner is not None:
+            train_owner, test_owner = train_owner[kept], train_owner[held_out]
     if num_classes is None:
         num_classes = _num_classes(train[1], test_y, targets)
-    return Dataset(name=name, train_x=train_x, train_y=train_y, test_x=test_x, test_y=test_y, num_classes=num_classes)
+    return Dataset(
+        name=name,
+        train_x=train_x,
+        train_y=train_y,
+        test_x=test_x,
+        test_y=test_y,
+        num_classes=num_classes,
+        train_owner=train_owner,
+        test_owner=test_owner,
+    )
+
+
+def _owner(field: str, value: Any, num_samples: int) -> np.ndarray:
+    owner = _array(field, value)
+    if owner.shape != (num_samples,):
+        raise InvalidValue(field, f"must be one number for each of {num_samples} samples", f"shape {owner.shape}")
+    return owner
 
 
 def _num_classes(known: np.ndarray, test_y: np.ndarray, targets: str) -> int:
@@ -108,9 +137,11 @@ def with_targets(dataset: Dataset, targets: str) -> Dataset:
 def standardized(dataset: Dataset) -> Dataset:
     """Shifts and scales all samples by the mean and the standard deviation of the training samples.
 
-    One of each for all, or one for each channel of colour images.
+    One of each for all, or one for each channel of colour images. Whole numbers are tokens, which stay as they are.
     """
     train = dataset.train_x
+    if train.dtype == np.int64:
+        return dataset
     if train.ndim == 4 and train.shape[1] > 1:
         mean = train.mean(axis=(0, 2, 3), dtype=np.float64, keepdims=True)
         deviation = train.std(axis=(0, 2, 3), dtype=np.float64, keepdims=True)
@@ -276,12 +307,11 @@ def _as_images(x: np.ndarray) -> np.ndarray:
     return x[:, None] if x.ndim == 3 else x
 
 
-def _hold_out(part: Part, test_share: float, seed: int) -> tuple[Part, Part]:
+def _hold_out(num_samples: int, test_share: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the indices of the samples to train on, and of those held out."""
     quantity("as_dataset.test_share", test_share, above=0.0, at_most=1.0)
-    x, y = part
-    num_test = max(1, round(len(x) * test_share))
-    if num_test >= len(x):
-        raise InvalidValue("as_dataset.test_share", f"must leave samples to train on out of {len(x)}", test_share)
-    order = rng_for(seed, "hold-out").permutation(len(x))
-    test, train = np.sort(order[:num_test]), np.sort(order[num_test:])
-    return (x[train], y[train]), (x[test], y[test])
+    num_test = max(1, round(num_samples * test_share))
+    if num_test >= num_samples:
+        raise InvalidValue("as_dataset.test_share", f"must leave samples to train on out of {num_samples}", test_share)
+    order = rng_for(seed, "hold-out").permutation(num_samples)
+    return np.sort(order[num_test:]), np.sort(order[:num_test])

@@ -15,6 +15,7 @@ from airprune.checks import whole_number
 from airprune.errors import InvalidValue
 
 ARRAYS = ("train_x", "train_y", "test_x", "test_y")
+OWNERS = ("train_owner", "test_owner")
 _ROWS_AT_ONCE = 4096
 
 
@@ -28,10 +29,13 @@ class Dataset:
       name: for display.
       train_x: float32, or int64 for tokens; images are [num_train, channels, height, width] in [0, 1].
         [num_train, *feature_shape]
-      train_y: int64 in [0, num_classes), [num_train]; without classes float32 or int64.  [num_train, *target_shape]
+      train_y: int64 in [0, num_classes), one of a sample or one of each of its positions, as of tokens; without classes
+        float32 or int64.  [num_train, *target_shape]
       test_x: [num_test, *feature_shape]
       test_y: [num_test, *target_shape]
       num_classes: 0 if targets are not classes.
+      train_owner, test_owner: number of the person, role or place that each sample comes from; None if unknown. The
+        partition "natural" keeps the samples of an owner together.  [num_train], [num_test] int64
     """
 
     name: str
@@ -40,6 +44,8 @@ class Dataset:
     test_x: NDArray[np.float32] | NDArray[np.int64]
     test_y: NDArray[np.int64] | NDArray[np.float32]
     num_classes: int
+    train_owner: NDArray[np.int64] | None = None
+    test_owner: NDArray[np.int64] | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not self.name:
@@ -68,6 +74,18 @@ class Dataset:
                 rule = f"must have samples of shape {train.shape[1:]}{kind} as in train_{name}"
                 got = test.shape[1:] if test.dtype == train.dtype else f"{test.shape[1:]} and {test.dtype}"
                 raise InvalidValue(f"Dataset.test_{name}", rule, got)
+        if (self.train_owner is None) != (self.test_owner is None):
+            lacking = "train_owner" if self.train_owner is None else "test_owner"
+            raise InvalidValue(f"Dataset.{lacking}", "must be given with the other part's owners", None)
+        for part in ("train", "test") if self.train_owner is not None else ():
+            owner = _owners(f"Dataset.{part}_owner", getattr(self, f"{part}_owner"), len(getattr(self, f"{part}_y")))
+            object.__setattr__(self, f"{part}_owner", _frozen(owner))
+
+    @property
+    def arrays(self) -> dict[str, np.ndarray]:
+        """Returns all arrays that it has, by name."""
+        found = {name: getattr(self, name) for name in (*ARRAYS, *OWNERS)}
+        return {name: array for name, array in found.items() if array is not None}
 
     @classmethod
     def trusted(cls, *, fingerprint: str, **fields: Any) -> Dataset:
@@ -82,8 +100,8 @@ class Dataset:
         """Replaces its arrays by those of an equal data set, such as memory maps, so that memory holds none twice."""
         if equal.fingerprint != self.fingerprint:
             raise InvalidValue("Dataset.use_arrays_of", "must be given an equal data set", equal.name)
-        for name in ARRAYS:
-            object.__setattr__(self, name, getattr(equal, name))
+        for name, array in equal.arrays.items():
+            object.__setattr__(self, name, array)
 
     @property
     def feature_shape(self) -> tuple[int, ...]:
@@ -106,8 +124,7 @@ class Dataset:
     def fingerprint(self) -> str:
         """Returns the SHA-256 of the arrays, their shapes and the number of classes, without the name."""
         digest = hashlib.sha256(f"airprune dataset, {self.num_classes} classes".encode())
-        for name in ARRAYS:
-            array = getattr(self, name)
+        for name, array in self.arrays.items():
             digest.update(f"; {name} {array.dtype.str} {array.shape} ".encode())
             digest.update(array.data)
         return digest.hexdigest()
@@ -130,15 +147,25 @@ def _numbers(field: str, value: Any) -> np.ndarray:
 
 def _labels(field: str, value: Any, num_classes: int) -> np.ndarray:
     y = np.asarray(value)
-    if y.dtype.kind not in "iub" or y.ndim != 1:
+    if y.dtype.kind not in "iub" or y.ndim not in (1, 2):
         got = f"dtype {y.dtype}, shape {y.shape}"
         way_out = 'One class index per sample, not one-hot; numbers need a loss of numbers, e.g. loss="mse".'
-        raise InvalidValue(field, "must be a vector of whole numbers", got, way_out)
+        raise InvalidValue(field, "must be a vector of whole numbers, or have one per position", got, way_out)
     bad = (y < 0) | (y >= num_classes)
     if bad.any():
         first = int(np.argmax(bad))
-        raise InvalidValue(field, f"must be in [0, {num_classes - 1}]", f"{y[first]} for sample {first}")
+        raise InvalidValue(
+            field, f"must be in [0, {num_classes - 1}]", f"{y.flat[first]} for sample {first // (y.size // len(y))}"
+        )
     return y
+
+
+def _owners(field: str, value: Any, num_samples: int) -> np.ndarray:
+    owner = np.asarray(value)
+    if owner.dtype.kind not in "iu" or owner.shape != (num_samples,) or owner.min() < 0:
+        got = f"dtype {owner.dtype}, shape {owner.shape}"
+        raise InvalidValue(field, f"must be a whole number ≥ 0 for each of {num_samples} samples", got)
+    return owner
 
 
 def _frozen(array: np.ndarray) -> np.ndarray:

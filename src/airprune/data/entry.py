@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from airprune.data.dataset import Dataset
+from airprune.errors import InvalidValue
 from airprune.randomness import rng_for
 
 
@@ -19,12 +20,16 @@ class LoadOptions:
     Attributes:
       data_dir: folder that is searched first and keeps fetched files; None for the cache folder.
       train_samples, test_samples: None for the usual number.
+      owners: number of owners whose samples are used, of those with at least `min_owner_samples` training samples; None
+        for all of these.
     """
 
     data_dir: Path | None = None
     train_samples: int | None = None
     test_samples: int | None = None
     seed: int = 0
+    owners: int | None = None
+    min_owner_samples: int = 1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,6 +42,7 @@ class DatasetEntry:
       load: reads or generates the data set.
       find: returns the folder that holds its files on this machine, None if nowhere. Files are not opened.
       fetch: fetches its files to this machine; returns the folder and the source.
+      has_owners: True if its samples have owners, and `load` chooses among them.
     """
 
     name: str
@@ -50,6 +56,7 @@ class DatasetEntry:
     load: Callable[[LoadOptions], Dataset]
     find: Callable[[Path | None], Path | None] | None = None
     fetch: Callable[[Path | None], tuple[Path, str]] | None = None
+    has_owners: bool = False
 
     @property
     def needs_files(self) -> bool:
@@ -63,6 +70,33 @@ def places(options: LoadOptions, num_train: int, num_test: int) -> tuple[slice |
     """
     train = _some(num_train, options.train_samples, options.seed, 0)
     return train, _some(num_test, options.test_samples, options.seed, 1)
+
+
+def places_of_owners(
+    options: LoadOptions, train_owner: np.ndarray, test_owner: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the indices of the wanted training and test samples of the wanted owners.
+
+    Owners are sampled by the seed; of their samples, subsets are taken as `places` does.
+
+    Args:
+      train_owner, test_owner: owner of every sample that there is.
+    """
+    counts = np.bincount(train_owner)
+    able = np.flatnonzero(counts >= max(options.min_owner_samples, 1))
+    wanted = len(able) if options.owners is None else options.owners
+    if not 1 <= wanted <= len(able):
+        rule = f"must be from 1 to {len(able)}, the owners with at least {options.min_owner_samples} training samples"
+        raise InvalidValue("load_dataset.owners", rule, "all" if options.owners is None else wanted)
+    chosen = able if options.owners is None else rng_for(options.seed, "owners").permutation(able)[:wanted]
+    train, test = (np.flatnonzero(np.isin(owner, chosen)) for owner in (train_owner, test_owner))
+    for field, samples in (("train_samples", train), ("test_samples", test)):
+        if (count := getattr(options, field)) is not None and count > len(samples):
+            rule = f"must be ≤ {len(samples):,}, all that the {len(chosen)} owners have"
+            way_out = "Use more owners, or a larger min_owner_samples"
+            raise InvalidValue(f"load_dataset.{field}", rule, f"{count:,}", way_out)
+    some = places(options, len(train), len(test))
+    return train[some[0]], test[some[1]]
 
 
 def _some(available: int, wanted: int | None, seed: int, part: int) -> slice | np.ndarray:

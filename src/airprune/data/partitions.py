@@ -23,6 +23,7 @@ PARTITIONS: dict[str, str] = {
     "dirichlet": "non-IID: every device mixes the classes by Dirichlet(α)",
     "edge-iid": "IID edges, non-IID devices: every edge holds a random share, its devices a few classes each",
     "edge-non-iid": "non-IID edges: every edge holds a few classes, its devices random shares of them",
+    "natural": "non-IID as collected: every device holds all samples of one owner, or of several",
 }
 
 _SWEEPS = 500
@@ -37,12 +38,14 @@ def partition(
     classes_per_device: int = 2,
     alpha: float = 0.5,
     size_spread: float = 0.0,
+    owner: ArrayLike | None = None,
 ) -> Partitioned:
     """Returns the sample indices of each device, ascending; no sample is used twice and no device is empty.
 
     Sizes follow w_n = exp(size_spread · z_n) with standard normal z_n; 0 makes them equal, and then each of
     N devices gets ⌊samples / N⌋. Where devices or edges hold few classes, equal sizes may be impossible: then
     the samples of every class that a device holds are used up, and sizes come as near as that allows.
+    With "natural" sizes are those of the owners.
 
     Args:
       labels: class of each sample.  [num_samples]
@@ -51,6 +54,7 @@ def partition(
       classes_per_device: for shards and edge-iid; for edge-non-iid the classes of each edge. Edges get more
         where they, or the devices of an edge, would otherwise be too few to hold all classes.
       alpha: for dirichlet; small is skewed, large is even.
+      owner: for natural: the owner of each sample.  [num_samples]
     """
     class_of, num_classes, edge_of = checked(
         labels, edge, kind, seed=seed, classes_per_device=classes_per_device, alpha=alpha, size_spread=size_spread
@@ -63,6 +67,8 @@ def partition(
             f"{num_samples:,}",
             "Scenario.data.samples_per_device lets devices share samples",
         )
+    if kind == "natural":
+        return _natural(owner, num_devices, num_samples, size_spread, seed)
     sizes = _sizes(num_samples, size_weights(num_devices, size_spread, seed))
     task = _Task(class_of, num_classes, edge_of, sizes, seed, classes_per_device, alpha)
     holdings = _holdings(_ASSIGN[kind](task), num_devices)
@@ -96,7 +102,7 @@ def checked(
     quantity("partition.size_spread", size_spread, at_least=0.0, at_most=10.0)
     quantity("partition.alpha", alpha, above=0.0, at_most=1e6, way_out='For even shares use kind = "iid".')
     whole_number("partition.classes_per_device", classes_per_device, at_least=1)
-    if kind != "dirichlet" and kind != "iid" and classes_per_device > len(classes):
+    if kind not in ("dirichlet", "iid", "natural") and classes_per_device > len(classes):
         raise InvalidValue(
             "partition.classes_per_device", f"must be ≤ {len(classes)}, the classes there are", classes_per_device
         )
@@ -114,6 +120,30 @@ def partition_table(labels: ArrayLike, parts: Sequence[ArrayLike], num_classes: 
     whole_number("partition_table.num_classes", num_classes, at_least=int(array.max()) + 1)
     rows = [np.bincount(array[np.asarray(part, dtype=np.int64)], minlength=num_classes) for part in parts]
     return np.array(rows, dtype=np.int64).reshape(len(parts), num_classes)
+
+
+def _natural(owner: ArrayLike | None, num_devices: int, num_samples: int, size_spread: float, seed: int) -> Partitioned:
+    """Deals the owners, in random order, to the devices in turn: one each if there are as many, else several.
+
+    With O owners every device gets ⌊O / N⌋ or one more of them, and all of their samples.
+    """
+    if owner is None:
+        way_out = "Other partitions: " + ", ".join(name for name in PARTITIONS if name != "natural")
+        raise InvalidValue("partition.owner", "must be given for the partition natural", None, way_out)
+    owners, owner_of = np.unique(_whole_vector("partition.owner", owner), return_inverse=True)
+    if len(owner_of) != num_samples:
+        raise InvalidValue(
+            "partition.owner", f"must be given for each of {num_samples:,} samples", f"{len(owner_of):,}"
+        )
+    if len(owners) < num_devices:
+        rule = f"must have an owner for each of {num_devices:,} devices"
+        raise InvalidValue("partition.owner", rule, f"{len(owners):,} owners", "Use fewer devices or more samples.")
+    if size_spread:
+        rule = "must be 0 for the partition natural, where owners have the samples that they have"
+        raise InvalidValue("partition.size_spread", rule, size_spread)
+    device_of = np.empty(len(owners), dtype=np.int64)
+    device_of[rng_for(seed, "partition-owners").permutation(len(owners))] = np.arange(len(owners)) % num_devices
+    return _holdings(device_of[owner_of], num_devices)
 
 
 @dataclass(frozen=True)

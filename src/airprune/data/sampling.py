@@ -104,6 +104,9 @@ def draw_samples(
     class_of, num_classes, edge_of = checked(
         labels, edge, kind, seed=seed, classes_per_device=classes_per_device, alpha=alpha, size_spread=size_spread
     )
+    if kind == "natural":
+        rule = "must be none with the partition natural, where devices hold the samples of their owners"
+        raise InvalidValue("draw_samples.samples_per_device", rule, samples_per_device)
     mean = whole_number("draw_samples.samples_per_device", samples_per_device, at_least=1)
     weight = size_weights(len(edge_of), size_spread, seed)
     sampled = Sampled(

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from airprune.data.dataset import ARRAYS, Dataset
+from airprune.data.dataset import ARRAYS, OWNERS, Dataset
 from airprune.errors import WorkFailed, raise_if_exhausted
 from airprune.files import atomic_file
 
@@ -37,13 +37,13 @@ class SharedDataset:
                 f"{self.folder} must hold the dataset {self.name!r} with fingerprint {self.fingerprint[:12]}…, "
                 f"got {str(record.get('fingerprint'))[:12]}…; another run has used the folder, save the dataset again."
             )
-        arrays = {name: self._map(name, record) for name in ARRAYS}
+        arrays = {name: self._map(name, record) for name in (*ARRAYS, *(name for name in OWNERS if name in record))}
         return Dataset.trusted(fingerprint=self.fingerprint, name=self.name, num_classes=self.num_classes, **arrays)
 
     def check(self) -> None:
         """Hashes the arrays again; for files that came from elsewhere."""
         opened = self.open()
-        found = Dataset(name=self.name, num_classes=self.num_classes, **{a: getattr(opened, a) for a in ARRAYS})
+        found = Dataset(name=self.name, num_classes=self.num_classes, **opened.arrays)
         if found.fingerprint != self.fingerprint:
             raise WorkFailed(
                 f"{self.folder} holds data with hash {found.fingerprint[:12]}…, "
@@ -88,8 +88,7 @@ def save_shared(dataset: Dataset, folder: Path | str) -> SharedDataset:
         (folder / _RECORD).unlink(missing_ok=True)
     except OSError as error:
         raise WorkFailed(f"{folder} cannot hold a shared dataset: {error.strerror or error}.") from error
-    for name in ARRAYS:
-        array = getattr(dataset, name)
+    for name, array in dataset.arrays.items():
         with atomic_file(folder / f"{name}.npy") as file:
             np.save(file, array, allow_pickle=False)
         record[name] = [array.dtype.str, *array.shape]

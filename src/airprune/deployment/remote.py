@@ -230,13 +230,17 @@ class Deployed(Environment):
             station = own if digest != values[_DIGEST][edge].tobytes().hex() else None
         rates_bps = self._pace_bps(state, timed)
         task = group.tasks[0]
+        waits_s = max(planned.deadline_s, float(np.nanmax(timed.edge_latency_s)))
+        downlink_s = (
+            0.0 if timed.downlink_s is None else float(timed.downlink_s.max())
+        )  # as planned; the real one shows
         message = pb.EdgeRound(
             run=self._hub.welcome.run,
             global_round=task.global_round,
             edge_round=task.edge_round,
             round_index=task.round_index,
             learning_rate=task.learning_rate,
-            deadline_s=max(planned.deadline_s, float(np.nanmax(timed.edge_latency_s))) + self._settings.grace_s,
+            deadline_s=downlink_s + waits_s + self._settings.grace_s,
             grace_s=_CHECKING_S,
             model_digest=digest,
             sends_model=self._sends_model(experiment, state, edge),

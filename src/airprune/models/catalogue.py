@@ -102,6 +102,43 @@ class ResNet8(nn.Module):
         return self.fc(x.mean((2, 3)))
 
 
+class CharCNN(nn.Module):
+    """Scores of the next character at every position: an embedding, two causal convolutions of 96 channels, classes.
+
+    The convolutions span 5 positions, the second with gaps of 4, so that a score sees 21 characters and never a later
+    one. With 65 characters: 61,040 weights, 60,000 of them in convolutions. All layers but the embedding are
+    prunable with `model.prunable = ["*"]`, and the channels of both convolutions can be removed as units. Of recurrent
+    layers, whose matrices are one tensor, neither is true.
+    """
+
+    EMBEDDED, CHANNELS, SPAN, GAPS = 16, 96, 5, (1, 4)
+
+    def __init__(self, num_characters: int) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(num_characters, self.EMBEDDED)
+        layers: list[nn.Module] = []
+        inputs = self.EMBEDDED
+        for gap in self.GAPS:
+            before = (self.SPAN - 1) * gap
+            convolution = nn.Conv1d(inputs, self.CHANNELS, self.SPAN, dilation=gap)
+            layers += [nn.ConstantPad1d((before, 0), 0.0), convolution, nn.ReLU()]
+            inputs = self.CHANNELS
+        self.body = nn.Sequential(*layers)
+        self.head = nn.Conv1d(inputs, num_characters, 1)
+
+    def forward(self, characters: torch.Tensor) -> torch.Tensor:
+        """[num_samples, num_positions] → [num_samples, num_characters, num_positions]"""
+        scores: torch.Tensor = self.head(self.body(self.embedding(characters).transpose(1, 2)))
+        return scores
+
+
+def char_cnn(input_shape: Sequence[int], num_classes: int) -> nn.Module:
+    if len(input_shape) != 1:
+        rule = "needs sequences of characters of shape [positions]"
+        raise InvalidValue("Scenario.model.name", rule, tuple(input_shape), 'Example: data.name = "shakespeare"')
+    return CharCNN(num_classes)
+
+
 def resnet_8(input_shape: Sequence[int], num_classes: int) -> nn.Module:
     check_images(input_shape)
     return ResNet8(input_shape, num_classes)

@@ -51,12 +51,9 @@ def check_fit(module: nn.Module, data: Dataset, criteria: Criteria, num_samples:
 def _train_on(module: nn.Module, data: Dataset, criteria: Criteria, size: int) -> None:
     module.train()
     outputs = _outputs(module, data, size)
-    if (
-        data.num_classes
-        and criteria.loss.targets == "classes"
-        and (outputs.dim() != 2 or outputs.shape[1] < data.num_classes)
-    ):
-        rule = f"must give scores of shape [samples, {data.num_classes}], one for each class"
+    if data.num_classes and criteria.loss.targets == "classes" and not _fits_classes(tuple(outputs.shape), data):
+        shape = ", ".join(["samples", str(data.num_classes), *map(str, data.train_y.shape[1:])])
+        rule = f"must give scores of shape [{shape}], one for each class"
         way_out = "Its last layer has as many outputs as there are classes."
         raise InvalidValue(MODEL, rule, f"{tuple(outputs.shape)} for {size} samples", way_out)
     loss = _lost(outputs, data, criteria, size)
@@ -65,6 +62,11 @@ def _train_on(module: nn.Module, data: Dataset, criteria: Criteria, size: int) -
     except RuntimeError as error:
         way_out = "Parameters must reach the loss through torch's own operations."
         raise InvalidValue(MODEL, "must be a function of its parameters", first_sentence(error), way_out) from None
+
+
+def _fits_classes(shape: tuple[int, ...], data: Dataset) -> bool:
+    """True for [samples, classes], and [samples, classes, positions] where every position has a class."""
+    return len(shape) > 1 and shape[1] >= data.num_classes and shape[2:] == data.train_y.shape[1:]
 
 
 def _outputs(module: nn.Module, data: Dataset, size: int) -> torch.Tensor:

@@ -15,6 +15,7 @@ MODELS: Registry[Callable[..., Any]] = Registry(
         "cifar-cnn": "airprune.models.catalogue:cifar_cnn",
         "resnet-8": "airprune.models.catalogue:resnet_8",
         "mlp": "airprune.models.catalogue:MLP",
+        "char-cnn": "airprune.models.catalogue:char_cnn",
     },
 )
 

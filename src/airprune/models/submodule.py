@@ -21,15 +21,16 @@ _LAYERS = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
 def small_model(model: FlatModel, kept: Sequence[Array], sample: Array) -> FlatModel | None:
     """Returns the model with only the kept units of each group, weights not loaded; None if there is none.
 
-    That needs a module whose tensors all are weights and biases of linear layers and convolutions, and whose forward
-    pass names no sizes.
+    That needs a module whose tensors all are weights and biases of linear layers and convolutions, beside embeddings,
+    which stay as they are, and whose forward pass names no sizes.
 
     Args:
       sample: a minibatch to try it on.
     """
     module = copy.deepcopy(model.module)
     owners = {name: layer for name, layer in module.named_modules() if isinstance(layer, _LAYERS)}
-    if {part.name for part in model.parts} != {
+    tables = {f"{name}.weight" for name, layer in module.named_modules() if isinstance(layer, nn.Embedding)}
+    if {part.name for part in model.parts} - tables != {
         f"{n}.{t}" for n, owner in owners.items() for t in dict(owner.named_parameters())
     }:
         return None

@@ -1,8 +1,8 @@
 """Finds the units of a torch module by tracing its forward pass symbolically; nothing is computed.
 
 A layer's units can be removed if every operation that reads them is understood: on the way to the next prunable layers
-only those that work unit by unit (activations, pooling, dropout, batch normalisation) and flattening. An operation that
-adds, mixes or returns them holds them in place.
+only those that work unit by unit (activations, pooling, padding, dropout, batch normalisation) and flattening. An
+operation that adds, mixes or returns them holds them in place.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ _BY_MAP = (
     *(nn.MaxPool1d, nn.MaxPool2d, nn.MaxPool3d, nn.AvgPool1d, nn.AvgPool2d, nn.AvgPool3d),
     *(nn.AdaptiveMaxPool1d, nn.AdaptiveMaxPool2d, nn.AdaptiveMaxPool3d),
     *(nn.AdaptiveAvgPool1d, nn.AdaptiveAvgPool2d, nn.AdaptiveAvgPool3d),
+    *(nn.ConstantPad1d, nn.ConstantPad2d, nn.ConstantPad3d),
 )
 _ENTRY_NAMES = [
     *("relu", "relu6", "leaky_relu", "prelu", "elu", "selu", "celu", "gelu", "silu", "mish", "softplus"),

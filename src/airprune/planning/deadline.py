@@ -3,7 +3,8 @@
 An edge round with R bits per weight takes c + s R seconds, and N(R) ≈ N∞ (1 + κ / R) rounds are needed: fewer bits
 lose more of each update. The product is least at R* = √(κ c / s). Devices of different rates have different R, so the
 deadline is found on the plans themselves: of the deadlines with which all devices of all edges could send with one of
-the compression levels, and some between them, the one whose plan has the least latency × mean of (1 + κ / R_n).
+the compression levels, and some between them, the one whose plan has the least latency × mean of (1 + κ / R_n). What a
+round takes beside, such as a charged downlink, is part of c.
 """
 
 from __future__ import annotations
@@ -27,7 +28,12 @@ FIRST_KAPPA = 0.25
 
 
 def auto_deadline_s(
-    problem: PlanProblem, plan: Callable[[PlanProblem], Plan], kappa: float, *, fair: bool = False
+    problem: PlanProblem,
+    plan: Callable[[PlanProblem], Plan],
+    kappa: float,
+    *,
+    fair: bool = False,
+    beside_s: Array | float = 0.0,
 ) -> float:
     """Returns the deadline with the least time to accuracy, for the rates and compute times of this round.
 
@@ -36,15 +42,17 @@ def auto_deadline_s(
       plan: a scheme that chooses compression levels.
       kappa: κ.
       fair: go by the device with the fewest bits instead of the mean.
+      beside_s: what a round takes at each device's edge beside its latency.  [num_devices] or a number
     """
+    more_s: Array = np.broadcast_to(beside_s, problem.num_devices)
     reachable = problem.full_band_rate_bps > 0.0
     if not reachable.any():
         return float(np.max(problem.deadline_s))
     if not reachable.all():
-        problem = problem.subset(reachable)
+        problem, more_s = problem.subset(reachable), more_s[reachable]
 
     def cost(deadline_s: float) -> float:
-        return _cost(plan(dataclasses.replace(problem, deadline_s=deadline_s)), kappa, fair)
+        return _cost(plan(dataclasses.replace(problem, deadline_s=deadline_s)), kappa, fair, more_s)
 
     assert problem.ladder is not None
     levels = problem.ladder.bits_per_weight[problem.ladder.hull]
@@ -62,15 +70,16 @@ def deadline_for_bits_s(problem: PlanProblem, bits_per_weight: float) -> float:
     return float(np.max(min_deadline_s(changed, problem.largest_model_weights)))
 
 
-def _cost(plan: Plan, kappa: float, fair: bool) -> float:
-    """Returns the latency of the slowest edge × rounds needed, relative to rounds without loss."""
+def _cost(plan: Plan, kappa: float, fair: bool, beside_s: Array) -> float:
+    """Returns the duration of the slowest edge's round × rounds needed, relative to rounds without loss."""
     assert plan.bits_per_weight is not None
     planned = np.isfinite(plan.latency_s)
     if not planned.any():
         return np.inf
     slowdown = 1.0 + kappa / plan.bits_per_weight[planned]
     excluded = len(planned) / np.count_nonzero(planned)
-    return float(np.max(plan.latency_s[planned]) * (np.max(slowdown) if fair else np.mean(slowdown)) * excluded)
+    slowest_s = np.max(plan.latency_s[planned] + beside_s[planned])
+    return float(slowest_s * (np.max(slowdown) if fair else np.mean(slowdown)) * excluded)
 
 
 def measured_kappa(bits_per_weight: Array, error: Array) -> float:

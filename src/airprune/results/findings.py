@@ -64,7 +64,8 @@ def findings(arms: Sequence[Arm]) -> list[str]:
     others = [arm for arm in arms if arm is not reference and arm.accuracy.keys() & reference.accuracy.keys()]
     if not others:
         return []
-    return [_seen(reference, others), _meaning(reference, others), _next(reference)]
+    charged: set[str] = {arm.scenario.radio.downlink for arm in (reference, *others)}
+    return [_seen(reference, others), _meaning(reference, others), _next(reference, charged)]
 
 
 def _seen(reference: Arm, others: Sequence[Arm]) -> str:
@@ -103,14 +104,23 @@ def _differ_in_allocation(one: Arm, other: Arm) -> bool:
     return "plan.scheme" in changed and changed <= _ALLOCATION and other.scenario.plan.scheme != "no-pruning"
 
 
-def _next(reference: Arm) -> str:
+def _next(reference: Arm, downlinks: set[str]) -> str:
     seeds = len(reference.accuracy)
     few = f"{counted(seeds, 'seed')} decide{'s' if seeds == 1 else ''} little: --seeds 0-4 gives intervals; "
     return (
         f"Next: {few if seeds < _ENOUGH_SEEDS else ''}"
-        "times are simulated, with the downlink free, and the backhaul too unless its rate is set; "
+        f"times are simulated, with {_links(downlinks)}; "
         "airprune league compares all methods, airprune advise the methods for a fleet of your own."
     )
+
+
+def _links(downlinks: set[str]) -> str:
+    """Says what is charged beside the uplink, from the variants' `radio.downlink`."""
+    if downlinks == {"none"}:
+        return "the downlink free, and the backhaul too unless its rate is set"
+    if "none" in downlinks:
+        return "the downlink free in some variants and charged in others"
+    return f"the downlink charged ({' or '.join(sorted(downlinks))}), and the backhaul both ways where its rate is set"
 
 
 def _percent(arm: Arm) -> str:

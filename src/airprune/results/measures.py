@@ -121,6 +121,8 @@ MEASURES: Mapping[str, Measure] = {
             **_MEGABITS,
         ),
         Measure(name="downlink_bits", label="downlink bits", heading="downlink (Mbit)", **_MEGABITS),
+        Measure(name="downlink_s", label="downlink", **_MILLISECONDS),
+        Measure(name="station_energy_j", label="energy of stations", **_JOULES),
         Measure(name="d2d_bits", label="bits between devices", heading="between devices (Mbit)", **_MEGABITS),
         Measure(name="backhaul_bits", label="backhaul bits", heading="backhaul (Mbit)", **_MEGABITS),
         Measure(name="d2d_energy_j", label="energy between devices", **_JOULES),

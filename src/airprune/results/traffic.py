@@ -1,7 +1,8 @@
 """Bits that went over each kind of link since the start of a run, from its records.
 
 Records hold transfers that cost time or energy. The rest follows from the devices that took part: a station sends a
-whole model to every selected device, and every node sends one up when its parent combines its children.
+whole model to every selected device, and every node sends one up when its parent combines its children. With
+`radio.downlink` all of it is recorded.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ class LinkBits:
     Attributes:
       uplink: from devices to the stations, or to the cloud where they do that themselves.
       d2d: between devices.
-      backhaul: up from the stations, at all levels; among them where one averages for all.
+      backhaul: up from the stations, at all levels; among them where one averages for all; down too
+        where the downlink is charged.
       downlink: from the stations to their devices.
     """
 

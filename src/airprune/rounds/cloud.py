@@ -45,26 +45,48 @@ def middle_rounds(run: Experiment, state: RunState, environment: Environment) ->
         closing = tree.active(level - 1, state.counters[:level])
         models = combined(run, state, level, environment.out(state))
         state.models[tree.nodes(level - 1)][closing] = models[closing]
-        took_s = latency_s(run, state, level)
+        took_s, bits = latency_s(run, state, level), count_links(run, state, level)
         state.latency_s[level - 1].append(np.where(closing, took_s, np.nan).tolist())
         state.latency_s[level] = []
         state.counters[level] = 0
         state.counters[level - 1] += 1
         send_down(state, level - 1)
         nodes = np.flatnonzero(closing)
-        yield node_record(state, level - 1, state.counters[level - 1], nodes, took_s[closing])
+        yield node_record(state, level - 1, state.counters[level - 1], nodes, took_s[closing], bits)
 
 
 def latency_s(run: Experiment, state: RunState, level: int) -> Array:
-    """Time each parent of a level's nodes waits for the slowest child: its rounds, then its link.  [num_parents]"""
+    """Time each parent of a level's nodes waits for the slowest child: its rounds, then its link.  [num_parents]
+
+    Where the downlink is charged, the link also carries the model down before the child's first round.
+    """
     part = state.tree.levels[level]
     rows = np.array(state.latency_s[level], dtype=np.float64).reshape(-1, part.num_nodes)
-    link_s = run.backhaul.bits / part.rate_bps
+    link_s = (run.backhaul.bits + _down_bits(run, level)) / part.rate_bps
     if np.any(link_s > 0.0):
         took_part = ~np.isnan(rows).all(axis=0)
         rows = np.vstack([rows, np.where(took_part, link_s, np.nan)])
     parents = state.tree.nodes(level - 1)
     return np.array([global_round_latency_s(rows[:, part.parent == p]) for p in range(parents.stop - parents.start)])
+
+
+def _down_bits(run: Experiment, level: int) -> float:
+    """Bits that a node of a level gets from its parent per round of that; 0 where they are free or nothing is sent."""
+    return run.backhaul.down_bits if level > run.method.topology.top else 0.0
+
+
+def count_links(run: Experiment, state: RunState, level: int) -> tuple[float, float] | None:
+    """Adds what the links above a level's nodes carried in a round of their parents; returns the bits (up, down).
+
+    None, and nothing added, where the downlink is free or the topology counts them itself.
+    """
+    if not run.counts_links:
+        return None
+    rows = np.array(state.latency_s[level], dtype=np.float64).reshape(-1, state.tree.levels[level].num_nodes)
+    took_part = int(np.count_nonzero(~np.isnan(rows).all(axis=0))) if level > run.method.topology.top else 0
+    up, down = took_part * run.backhaul.bits, took_part * _down_bits(run, level)
+    state.totals.backhaul_bits += up + down
+    return up, down
 
 
 def send_down(state: RunState, level: int) -> None:
@@ -118,6 +140,7 @@ def root_round(run: Experiment, state: RunState) -> RootRound | None:
         edge=run.stations.serving(state.values),
         received_bits=state.values[RECEIVED_BITS],
         model_bits=run.backhaul.bits,
+        down_bits=run.backhaul.down_bits,
         num_weights=run.shape.num_weights,
         cloud_rate_bps=lambda: full_band_rates(
             run.network.flat(), run.radio, seed=run.scenario.seed, round_index=run.round_index(state)
@@ -199,6 +222,7 @@ class Backhaul:
 
     Attributes:
       extra_bits: that travel beside the model, e.g. control variates.
+      sends_down: whether models on their way down are charged.
     """
 
     compression: Compression
@@ -206,11 +230,17 @@ class Backhaul:
     shape: ModelShape
     seed: int
     extra_bits: float = 0.0
+    sends_down: bool = False
 
     @cached_property
     def bits(self) -> float:
         """Bits of a whole model on one link."""
         return float(self.compression.message_bits(self.wire, self.shape.num_weights)) + self.extra_bits
+
+    @cached_property
+    def down_bits(self) -> float:
+        """Bits of a whole model on its way down, where that is charged: uncompressed, as a child gets it."""
+        return self.shape.num_weights * self.wire.value_bits + self.extra_bits if self.sends_down else 0.0
 
     def received(self, child: Array, parent: Array, *address: int) -> Array:
         """A child's model as its parent decodes it.  [num_state]

@@ -13,12 +13,18 @@ from typing import TYPE_CHECKING, Any
 from airprune.components.component import Owner
 from airprune.engines.base import Engine
 from airprune.methods.outcome import GlobalOutcome
-from airprune.rounds.cloud import combined, latency_s, middle_rounds, root_round, send_down
+from airprune.rounds.cloud import combined, count_links, latency_s, middle_rounds, root_round, send_down
 from airprune.rounds.edge import close_round
 from airprune.rounds.evaluation import accuracy_of, global_metrics
 from airprune.rounds.experiment import Experiment
 from airprune.rounds.plan_round import plan_round
-from airprune.rounds.recording import count_edge_round, count_root_round, edge_record, global_record
+from airprune.rounds.recording import (
+    count_edge_round,
+    count_root_round,
+    downlink_totals,
+    edge_record,
+    global_record,
+)
 from airprune.rounds.settling import note_divergence_at_cloud, note_divergence_at_edges, settle
 from airprune.rounds.state import RunState
 from airprune.rounds.sums import EdgeResult
@@ -72,11 +78,12 @@ def edge_round(
     state.close_edge_round(timed, results)
     if not state.diverged:
         state.remove_for_good(run.method.masking.stays(state.values), run.shape.prunable)
-    count_edge_round(state.totals, timed, results)
+    power_w = run.radio.downlink_power_w
+    count_edge_round(state.totals, timed, results, station_power_w=power_w)
     if watch is not None:
         watch(timed, results)
     record = edge_record(
-        state, timed, plan.present, results, len(candidates.device), plan.shown_lag, run.recorded(at, timed)
+        state, timed, plan.present, results, len(candidates.device), plan.shown_lag, run.recorded(at, timed), power_w
     )
     if run.scenario.rounds.evaluate_every == "edge":
         record |= accuracy_of(run, engine, state, now=True)
@@ -98,6 +105,10 @@ def global_round(run: Experiment, engine: Engine, state: RunState, environment: 
     if (root := root_round(run, state)) is not None:
         took_s += root.latency_s
         metrics = count_root_round(state.totals, root)
+    elif count_links(run, state, 0) is not None:
+        metrics["backhaul_bits"] = state.totals.backhaul_bits
+    if run.radio.charges_downlink:
+        metrics |= downlink_totals(state.totals)
     state.totals.time_s += took_s
     metrics |= global_metrics(run, engine, state)
     record = global_record(state, took_s, metrics)

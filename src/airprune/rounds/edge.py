@@ -17,7 +17,13 @@ from airprune.planning import Plan, PlanProblem
 from airprune.planning.deadline import FIRST_KAPPA, auto_deadline_s
 from airprune.planning.limits import full_band_rate_at
 from airprune.rounds.method import tier_name
-from airprune.rounds.planning_context import PlannedRound, PlanningContext, plan_problem, select_only
+from airprune.rounds.planning_context import (
+    PlannedRound,
+    PlanningContext,
+    plan_problem,
+    select_only,
+    time_beside_s,
+)
 from airprune.rounds.relayed import Positions, for_groups, relay_of, whole_bits, whole_s, without_uplink
 from airprune.wireless.device_speed.work import SecondPass
 
@@ -128,7 +134,8 @@ def _selected_plan(
         problem = plan_problem(context, chosen, cpu_hz[selected], charges)
         if context.plan.deadline_s == "auto":
             fair = bool(getattr(scheme, "fair", False))
-            deadline_s = auto_deadline_s(problem, scheme.plan, kappa, fair=fair)
+            beside_s = time_beside_s(context, chosen)
+            deadline_s = auto_deadline_s(problem, scheme.plan, kappa, fair=fair, beside_s=beside_s)
             problem = replace(problem, deadline_s=deadline_s)
         deadlines_s = context.method.topology.deadlines(problem)
         if deadlines_s is not None:

@@ -213,6 +213,9 @@ class Experiment:
             max_pruning_ratio=self.max_pruning_ratio,
             min_pruning_ratio=self.scenario.plan.min_pruning_ratio,
             float64=self.scenario.model.float64,
+            link_share_s=self.tree.link_share_s(self.backhaul.bits + self.backhaul.down_bits)
+            if self.radio.charges_downlink
+            else None,
         )
 
     def place(self, state: RunState) -> Place:
@@ -400,8 +403,15 @@ class Experiment:
             wire=self.wire,
             shape=self.shape,
             seed=self.scenario.seed,
-            extra_bits=self.context.objective_bits,
+            extra_bits=float(self.method.objective.upload_bits(self.shape, self.wire.value_bits)),
+            sends_down=self.radio.charges_downlink,
         )
+
+    @property
+    def counts_links(self) -> bool:
+        """True if the bits above the edges are recorded as they are charged: with a charged downlink, in a tree."""
+        has_links = self.network.topology != "flat" and not self.method.topology.overrides(Topology.root)
+        return self.radio.charges_downlink and has_links
 
     @cached_property
     def stations(self) -> Stations:
@@ -411,7 +421,7 @@ class Experiment:
             radio=self.radio,
             context=self.context,
             level=self.tree.levels[-1],
-            model_bits=self.backhaul.bits,
+            model_bits=self.backhaul.bits + self.backhaul.down_bits,
             data_sizes=self.data_sizes,
             seed=self.scenario.seed,
         )
@@ -431,12 +441,15 @@ class Experiment:
     def own_tests(self) -> tuple[Array, ...]:
         """Test samples of each device, where devices have models of their own: sampled once, classes as in its data.
 
-        Together about as many as the test set has, but never few.  [num_devices] arrays
+        With the partition natural, owners as in its data. Together about as many as the test set has, but never few.
+        [num_devices] arrays
         """
         data, num_devices = self.dataset, self.network.num_devices
         count = max(_OWN_TEST, len(data.test_y) // num_devices)
         streams = (rng_for(self.scenario.seed, "own-test", device) for device in range(num_devices))
         train, test = classes_of(data.train_y, data), classes_of(data.test_y, data)
+        if self.scenario.data.partition == "natural" and data.train_owner is not None and data.test_owner is not None:
+            train, test = data.train_owner, data.test_owner
         classes = (train[samples] for samples in self.samples)
         return tuple(samples_like(own, test, count, rng) for own, rng in zip(classes, streams, strict=True))
 

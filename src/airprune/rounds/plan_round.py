@@ -12,6 +12,7 @@ from airprune.methods.selection.base import Candidates
 from airprune.methods.topology.base import HISTORY, Topology
 from airprune.randomness import rng_for
 from airprune.rounds.cloud import combined_now
+from airprune.rounds.downlink import downlink_of, with_downlink
 from airprune.rounds.edge import prepare_masks, select_and_plan
 from airprune.rounds.experiment import Experiment
 from airprune.rounds.local import Streams
@@ -69,10 +70,10 @@ def plan_round(
     )
     if served.interrupted is not None:
         events = replace(events, dropped=events.dropped | served.interrupted[planned.device])
-    timed = time_round(context, planned, events)
+    timed = with_downlink(context, time_round(context, planned, events), candidates)
     if not run.method.topology.overrides(Topology.due):
         return RoundPlan(timed=timed, view=view, lag=np.zeros(len(planned.device), dtype=np.int64)), values
-    timed, lag = _only_due(run, at, state, values, timed)
+    timed, lag = _only_due(run, at, state, values, timed, candidates)
     return RoundPlan(timed=timed, view=view, lag=lag, shown_lag=lag), values
 
 
@@ -97,9 +98,12 @@ def _view(run: Experiment, at: Place, state: RunState, planned: PlannedRound) ->
 
 
 def _only_due(
-    run: Experiment, at: Place, state: RunState, values: Values, timed: TimedRound
+    run: Experiment, at: Place, state: RunState, values: Values, timed: TimedRound, candidates: Candidates
 ) -> tuple[TimedRound, Array]:
-    """Returns (the round of the devices that deliver now, how many rounds ago each began)."""
+    """Returns (the round of the devices that deliver now, how many rounds ago each began).
+
+    The downlink goes to the devices that begin now; the energy of receiving counts when a device delivers.
+    """
     planned = timed.planned
     history = values[HISTORY]
     history[:, 1:] = history[:, :-1].copy()
@@ -113,4 +117,7 @@ def _only_due(
     period_s = timed.edge_latency_s.copy()
     period_s[place] = due.period_s
     delivers = due.delivers | ~planned.in_plan
+    if timed.downlink_s is not None:
+        down = downlink_of(at.context, planned, candidates, fetches=due.begins)
+        timed = replace(timed, downlink_s=down.time_s, downlink_bits=down.bits)
     return replace(timed.only(delivers), edge_latency_s=period_s), due.lag[delivers]

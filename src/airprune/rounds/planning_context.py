@@ -18,7 +18,8 @@ from airprune.planning.limits import DeviceLimits
 from airprune.rounds.compute_times import ComputeTimes
 from airprune.rounds.method import Method
 from airprune.rounds.wire import Codec, shared_mask_of
-from airprune.wireless.channel import Radio
+from airprune.wireless.channel import Radio, downlink_rate_bps
+from airprune.wireless.latency import broadcast_time_s, unicast_time_s
 
 if TYPE_CHECKING:
     from airprune.scenario import PlanSection
@@ -36,6 +37,9 @@ class PlanningContext:
     """Settings that rounds are planned and timed with; they never change during a run.
 
     With `plan.framing`, uploads are charged byte for byte as they travel: `8 * upload_size` beside what is reported.
+
+    Attributes:
+      link_share_s: time per edge round of the links above each edge; None where the downlink is free.  [num_edges]
     """
 
     plan: PlanSection
@@ -47,6 +51,7 @@ class PlanningContext:
     max_pruning_ratio: float
     min_pruning_ratio: float
     float64: bool = False
+    link_share_s: Array | None = None
 
     @cached_property
     def codec(self) -> Codec:
@@ -95,6 +100,11 @@ class PlanningContext:
     def objective_bits(self) -> float:
         """Bits that the objective sends beside every update."""
         return float(self.method.objective.upload_bits(self.shape, self.wire.value_bits))
+
+    @property
+    def whole_model_bits(self) -> float:
+        """Bits of a whole model on the downlink, with what the objective sends beside it."""
+        return self.shape.num_weights * self.wire.value_bits + self.objective_bits
 
     def upload_bits(self, keep: Array, charges: Charges, code: Array | None = None) -> Array:
         """Upload of devices that keep so many prunable weights: exactly what the encoder will count, or will send."""
@@ -197,6 +207,22 @@ def plan_problem(context: PlanningContext, candidates: Candidates, cpu_hz: Array
         codes=codes,
         block_rate_bps=block_rate_bps,
     )
+
+
+def time_beside_s(context: PlanningContext, candidates: Candidates) -> Array | float:
+    """Returns what a round takes beside compute and uplink at each device's edge: downlink of whole models, and links.
+
+    0 where the downlink is free.  [num_devices]
+    """
+    if context.link_share_s is None:
+        return 0.0
+    ids, place = np.unique(candidates.edge, return_inverse=True)
+    time_s = broadcast_time_s if context.radio.downlink == "broadcast" else unicast_time_s
+    rate_bps = downlink_rate_bps(candidates.full_band_rate_bps, context.radio)
+    reached = rate_bps > 0.0
+    down_s = time_s(context.whole_model_bits, rate_bps[reached], place[reached], num_edges=len(ids))
+    beside_s: Array = down_s[place] + context.link_share_s[candidates.edge]
+    return beside_s
 
 
 def device_limits(context: PlanningContext, cpu_hz: Array) -> DeviceLimits:

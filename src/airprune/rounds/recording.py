@@ -23,8 +23,10 @@ _QUARTERS = (0.0, 0.25, 0.5, 0.75, 1.0)
 _DIAGNOSTICS = ("gradient_sq_max", "gradient_noise_sq", "smoothness")
 
 
-def count_edge_round(totals: Totals, timed: TimedRound, results: Sequence[EdgeResult]) -> None:
-    """Adds one edge round to the totals."""
+def count_edge_round(
+    totals: Totals, timed: TimedRound, results: Sequence[EdgeResult], *, station_power_w: float = 0.0
+) -> None:
+    """Adds one edge round to the totals; stations send with `station_power_w`."""
     took_part, num_samples = timed.takes_part, _num_samples(results)
     left_out = int(np.count_nonzero(~took_part))
     totals.uploaded_weights += uploaded_weights(timed, results)
@@ -40,6 +42,10 @@ def count_edge_round(totals: Totals, timed: TimedRound, results: Sequence[EdgeRe
     if timed.d2d_bits is not None and timed.d2d_energy_j is not None:
         totals.d2d_bits += float(timed.d2d_bits.sum())
         totals.d2d_energy_j += float(timed.d2d_energy_j.sum())
+    if timed.downlink_s is not None and timed.downlink_bits is not None:
+        totals.downlink_bits += float(timed.downlink_bits.sum())
+        totals.downlink_s += float(timed.downlink_s.max(initial=0.0))
+        totals.station_energy_j += station_power_w * float(timed.downlink_s.sum())
 
 
 def count_root_round(totals: Totals, root: RootRound) -> dict[str, Any]:
@@ -48,6 +54,11 @@ def count_root_round(totals: Totals, root: RootRound) -> dict[str, Any]:
     totals.uploaded_weights += root.uploaded_weights
     totals.uploaded_bits += root.uploaded_bits
     totals.energy_j += root.energy_j
+    totals.downlink_bits += root.downlink_bits
+    totals.downlink_s += root.downlink_s
+    totals.station_energy_j += root.station_energy_j
+    totals.d2d_bits += root.d2d_bits
+    totals.d2d_energy_j += root.d2d_energy_j
     return {"backhaul_bits": totals.backhaul_bits, "aggregator": root.aggregator}
 
 
@@ -67,6 +78,7 @@ def edge_record(
     num_devices: int,
     lag: Array | None = None,
     sample: Array | None = None,
+    station_power_w: float = 0.0,
 ) -> dict[str, Any]:
     """Returns the record of one edge round; `num_devices` were candidates, and devices began `lag` rounds ago.
 
@@ -90,6 +102,10 @@ def edge_record(
         optional["d2d_bits"] = float(timed.d2d_bits.sum())
         optional["d2d_energy_j"] = float(timed.d2d_energy_j.sum())
         optional["relay_s"] = _numbers(timed.relay_s[shown])
+    if timed.downlink_s is not None and timed.downlink_bits is not None:
+        optional["downlink_bits"] = float(timed.downlink_bits.sum())
+        optional["downlink_s"] = _numbers(timed.downlink_s)
+        optional["station_energy_j"] = station_power_w * float(timed.downlink_s.sum())
     if lag is not None:
         optional["lag"] = tuple(lag[shown].tolist())
     if sample is not None:
@@ -98,7 +114,7 @@ def edge_record(
         global_round=state.global_round + 1,
         edge_round=state.edge_round,
         edge_id=tuple(planned.edges.tolist()),
-        edge_latency_s=_numbers(timed.edge_latency_s),
+        edge_latency_s=_numbers(timed.edge_round_s),
         edge_status=tuple(map(str, timed.edge_status.tolist())),
         shadow_price=_numbers(planned.shadow_price),
         coverage=tuple(
@@ -149,15 +165,30 @@ def _quartiles(values: Array) -> tuple[float | None, ...]:
     return _numbers(np.quantile(values, _QUARTERS)) if len(values) else ()
 
 
-def node_record(state: RunState, level: int, node_round: int, nodes: Array, latency_s: Array) -> dict[str, Any]:
-    """One round of the nodes of a level between edges and cloud."""
+def node_record(
+    state: RunState,
+    level: int,
+    node_round: int,
+    nodes: Array,
+    latency_s: Array,
+    link_bits: tuple[float, float] | None = None,
+) -> dict[str, Any]:
+    """One round of the nodes of a level between edges and cloud; `link_bits` up from and down to their children."""
+    up_bits, down_bits = link_bits or (None, None)
     return NodeRecord(
         global_round=state.global_round + 1,
         level=level + 1,
         node_round=node_round,
         node=tuple(nodes.tolist()),
         latency_s=_numbers(latency_s),
+        uploaded_bits=up_bits,
+        downlink_bits=down_bits,
     ).to_json()
+
+
+def downlink_totals(totals: Totals) -> dict[str, Any]:
+    """Returns the fields of a `GlobalRecord` about charged downlinks."""
+    return {name: getattr(totals, name) for name in ("downlink_bits", "downlink_s", "station_energy_j")}
 
 
 def global_record(state: RunState, latency_s: float, metrics: dict[str, Any]) -> dict[str, Any]:

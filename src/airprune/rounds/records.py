@@ -44,6 +44,8 @@ class About(NamedTuple):
 
 _WITH_DIAGNOSTICS = "of Theorem 1; with `diagnostics.gradients`"
 _DOWNLINK = "what was sent to the devices, where that is charged for"
+_ENERGY = "compute and transmission of all planned devices; reception where the downlink is charged"
+_STATION_ENERGY = "radiated by stations for that; not in `energy_j`"
 _D2D = "what devices sent to each other, where they do"
 _D2D_ENERGY = "the part of `energy_j` that this took"
 _SELECTED = "number of selected devices, where not all are"
@@ -60,12 +62,13 @@ class EdgeRecord(JsonRecord):
     global_round: Annotated[int, About(Per.ROUND, "which global round")]
     edge_round: Annotated[int, About(Per.ROUND, "which edge round of it")]
     edge_id: Annotated[tuple[int, ...], About(Per.EDGE, "the edges that ran this round")]
-    edge_latency_s: Annotated[Numbers, About(Per.EDGE, "how long each waited, Eq. (16)")]
+    edge_latency_s: Annotated[Numbers, About(Per.EDGE, "how long each waited, Eq. (16), after its downlink if charged")]
     edge_status: Annotated[
         tuple[str, ...],
         About(
             Per.EDGE,
-            "`ok`; `late` if its round took longer than the deadline; `outside-box` if its plan cannot be used",
+            "`ok`; `late` if it waited longer than the deadline, downlink apart; "
+            "`outside-box` if its plan cannot be used",
         ),
     ]
     shadow_price: Annotated[Numbers, About(Per.EDGE, "λ: how much the scheme's objective falls per unit of bandwidth")]
@@ -79,7 +82,7 @@ class EdgeRecord(JsonRecord):
     ]
     uploaded_weights: Annotated[int | None, About(Per.ROUND, "weights that reached the edges; biases do not count")]
     uploaded_bits: Annotated[float | None, About(Per.ROUND, "the same in bits, with mask bits if they are charged")]
-    energy_j: Annotated[float | None, About(Per.ROUND, "compute and transmission of all planned devices")]
+    energy_j: Annotated[float | None, About(Per.ROUND, _ENERGY)]
     mean_pruning_ratio: Annotated[float | None, About(Per.ROUND, "over the devices that took part")]
     left_out: Annotated[
         dict[str, int], About(Per.ROUND, "devices `blocked` by the planner, `dropped`, `late`, `failed`")
@@ -94,7 +97,9 @@ class EdgeRecord(JsonRecord):
     kept_weights: Annotated[tuple[int, ...], About(Per.DEVICE, "prunable weights kept")]
     compute_s: Annotated[Numbers, About(Per.DEVICE, "Eq. (9), stragglers included; none for blocked devices")]
     uplink_s: Annotated[Numbers, About(Per.DEVICE, "Eq. (11); none for blocked devices")]
-    device_energy_j: Annotated[Numbers, About(Per.DEVICE, "compute and transmission")]
+    device_energy_j: Annotated[
+        Numbers, About(Per.DEVICE, "compute and transmission; reception where the downlink is charged")
+    ]
     loss: Annotated[Numbers, About(Per.DEVICE, "mean training loss over its minibatches")]
     pruning_error_sq: Annotated[Numbers, About(Per.DEVICE, "‖w − w ⊙ m‖², for D² of Assumption 2")]
     gradient_sq_max: Annotated[Numbers | None, About(Per.DEVICE, f"for φ² {_WITH_DIAGNOSTICS}")] = None
@@ -105,6 +110,10 @@ class EdgeRecord(JsonRecord):
     ] = None
     test_accuracy: Annotated[float | None, About(Per.ROUND, "of the same")] = None
     downlink_bits: Annotated[float | None, About(Per.ROUND, _DOWNLINK)] = None
+    downlink_s: Annotated[
+        Numbers | None, About(Per.EDGE, "how long that took, a part of `edge_latency_s`; with `radio.downlink`")
+    ] = None
+    station_energy_j: Annotated[float | None, About(Per.ROUND, _STATION_ENERGY)] = None
     asked: Annotated[int | None, About(Per.ROUND, _SELECTED)] = None
     deadline_s: Annotated[float | None, About(Per.ROUND, 'T_th, with `plan.deadline_s = "auto"`')] = None
     bits_per_weight: Annotated[
@@ -149,7 +158,7 @@ class GlobalRecord(JsonRecord):
     uploaded_bits: Annotated[
         float | None, About(Per.SINCE_START, "the same in bits, with mask bits if they are charged")
     ]
-    energy_j: Annotated[float | None, About(Per.SINCE_START, "compute and transmission of all planned devices")]
+    energy_j: Annotated[float | None, About(Per.SINCE_START, _ENERGY)]
     num_samples: Annotated[int | None, About(Per.SINCE_START, "samples trained on")]
     mean_pruning_ratio: Annotated[float | None, About(Per.THIS_ROUND, "mean over its devices and edge rounds")]
     train_loss: Annotated[float | None, About(Per.THIS_ROUND, "mean over its samples")]
@@ -165,11 +174,19 @@ class GlobalRecord(JsonRecord):
         About(Per.MODEL, "of what the median device holds of it, with `diagnostics.sub_models`"),
     ] = None
     downlink_bits: Annotated[float | None, About(Per.SINCE_START, _DOWNLINK)] = None
+    downlink_s: Annotated[
+        float | None, About(Per.SINCE_START, "how long that took: the slowest edge's in each edge round")
+    ] = None
+    station_energy_j: Annotated[float | None, About(Per.SINCE_START, _STATION_ENERGY)] = None
     asked: Annotated[int | None, About(Per.THIS_ROUND, _SELECTED)] = None
     d2d_bits: Annotated[float | None, About(Per.SINCE_START, _D2D)] = None
     d2d_energy_j: Annotated[float | None, About(Per.SINCE_START, _D2D_ENERGY)] = None
     backhaul_bits: Annotated[
-        float | None, About(Per.SINCE_START, "between edges and cloud, or among edges, where the topology decides it")
+        float | None,
+        About(
+            Per.SINCE_START,
+            "between edges and cloud, or among edges, where the topology decides it; both ways with `radio.downlink`",
+        ),
     ] = None
     aggregator: Annotated[
         int | None, About(Per.THIS_ROUND, "the edge that averaged in the cloud's place, if one did")
@@ -252,7 +269,8 @@ class Totals:
       left_out: devices that were blocked, dropped or late, counted once per edge round, since the start.
       num_samples: samples trained on since the start.
       d2d_bits, d2d_energy_j: what devices sent to each other since the start, and its part of `energy_j`.
-      backhaul_bits: above the edges since the start, where the topology decides it.
+      backhaul_bits: above the edges since the start, where the topology decides it or the downlink is charged.
+      downlink_bits, downlink_s, station_energy_j: of charged downlinks since the start; time of the slowest edges.
       round_loss_sum, round_samples, round_ratio_sum, round_devices, round_left_out: of this global round.
     """
 
@@ -270,6 +288,9 @@ class Totals:
     d2d_bits: float = 0.0
     d2d_energy_j: float = 0.0
     backhaul_bits: float = 0.0
+    downlink_bits: float = 0.0
+    downlink_s: float = 0.0
+    station_energy_j: float = 0.0
 
     def start_global_round(self) -> None:
         self.round_loss_sum = self.round_ratio_sum = 0.0

@@ -91,7 +91,7 @@ class RunState:
             for result in results:
                 self.held |= result.held
         latency_s = np.full(len(self.edge_states), np.nan)
-        latency_s[timed.planned.edges] = timed.edge_latency_s
+        latency_s[timed.planned.edges] = timed.edge_round_s
         self.latency_s[-1].append(latency_s.tolist())
         self.counters[-1] += 1
 

@@ -38,7 +38,7 @@ class Stations:
 
     Attributes:
       level: of the stations in the tree.
-      model_bits: of a whole model on their links up.
+      model_bits: of a whole model on their links, both ways where the way down is charged.
       data_sizes: D_n.  [num_devices]
     """
 

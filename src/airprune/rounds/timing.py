@@ -75,9 +75,10 @@ class TimedRound:
       uploaded_bits: what each device sends; 0 if it does not arrive.
       compute_s, uplink_s: its simulated times, stragglers included; NaN for blocked devices. If another device
         uploads for it, that upload's.
-      energy_j: for compute and transmission.
+      energy_j: for compute and transmission, and for reception where the downlink is charged.
       outcome: a `DeviceOutcome` word.
       edge_latency_s: how long each edge waits, Eq. (16).  [num_edges]
+      downlink_s, downlink_bits: of the models that each edge sends before; None where that is free.  [num_edges]
       relay_s: how long it waits between training and uplink, for exchanges between devices; None without any.
       d2d_bits, d2d_energy_j: what it sends to other devices, and the part of `energy_j` that this takes.
     """
@@ -93,6 +94,8 @@ class TimedRound:
     relay_s: Array | None = None
     d2d_bits: Array | None = None
     d2d_energy_j: Array | None = None
+    downlink_s: Array | None = None
+    downlink_bits: Array | None = None
 
     @property
     def takes_part(self) -> Array:
@@ -105,8 +108,13 @@ class TimedRound:
         return self.compute_s + waits_s + self.uplink_s
 
     @property
+    def edge_round_s(self) -> Array:
+        """Duration of each edge's round: its downlink, if charged, and its wait.  [num_edges]"""
+        return self.edge_latency_s if self.downlink_s is None else self.downlink_s + self.edge_latency_s
+
+    @property
     def edge_status(self) -> Array:
-        """`ok` or `late` by whether the edge's round met the deadline, whatever was planned; without a plan, why.
+        """`ok` or `late` by whether the edge's wait met the deadline, whatever was planned; without a plan, why.
 
         Stragglers do not make an edge late: it goes on without them at the deadline.  [num_edges]
         """
@@ -121,7 +129,7 @@ class TimedRound:
             planned=replace(
                 self.planned, **_indexed(self.planned, kept, but=("edges", "status", "shadow_price", "mask"))
             ),
-            **_indexed(self, kept, but=("edge_latency_s",)),
+            **_indexed(self, kept, but=("edge_latency_s", "downlink_s", "downlink_bits")),
         )
 
 

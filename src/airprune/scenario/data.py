@@ -30,20 +30,25 @@ def dataset_of(scenario: Scenario, given: Any = None, *, targets: str = "classes
         test_samples=data.test_samples,
         judge_on=data.judge_on,
         seed=scenario.seed,
+        owners=data.owners,
+        min_owner_samples=data.min_owner_samples,
     )
     return with_targets(standardized(dataset) if data.standardize else dataset, targets)
 
 
 def classes_of(y: Array, data: Dataset) -> Array:
-    """Returns the class of each sample; without classes, 0 for all.  [num_samples]"""
-    return y if data.num_classes else np.zeros(len(y), dtype=np.int64)
+    """Returns the class of each sample; without classes, or with one for each position, 0 for all.  [num_samples]"""
+    return y if data.num_classes and y.ndim == 1 else np.zeros(len(y), dtype=np.int64)
 
 
 def samples_by_device(scenario: Scenario, data: Dataset, network: Network) -> Holdings:
     """Returns the indices of each device's training samples: partitioned, or sampled by each device by itself."""
     settings = scenario.data
-    if not data.num_classes and settings.partition != "iid":
-        rule = "must be iid for samples without classes"
+    if settings.partition == "natural" and data.train_owner is None:
+        rule, way_out = "must be another for samples without owners", 'Example: data.name = "shakespeare"'
+        raise InvalidValue("Scenario.data.partition", rule, "'natural'", way_out)
+    if settings.partition not in ("iid", "natural") and not (data.num_classes and data.train_y.ndim == 1):
+        rule = "must be iid for samples without classes" + ("" if data.train_owner is None else ", or natural")
         raise InvalidValue("Scenario.data.partition", rule, repr(settings.partition), 'Example: partition = "iid"')
     classes = classes_of(data.train_y, data)
     options: dict[str, Any] = {
@@ -55,5 +60,5 @@ def samples_by_device(scenario: Scenario, data: Dataset, network: Network) -> Ho
         "size_spread": settings.size_spread,
     }
     if settings.samples_per_device is None:
-        return partition(classes, **options)
+        return partition(classes, owner=data.train_owner, **options)
     return draw_samples(classes, samples_per_device=settings.samples_per_device, **options)

@@ -30,6 +30,7 @@ UNITS = {
     "_accuracy": "0 … 1",
     "_bps": "bit/s",
     "_j": "J",
+    "_w": "W",
     "_probability": "0 … 1",
 }
 

@@ -34,6 +34,7 @@ from airprune.settings.section import (
     Section,
     Text,
 )
+from airprune.wireless.channel import RECEIVE_POWER_W
 from airprune.wireless.device_speed.boards import BOARDS, EFFICIENCY
 from airprune.wireless.device_speed.profile import clock_keys
 from airprune.wireless.path_loss import PATH_LOSS
@@ -92,7 +93,7 @@ class NetworkSection(Section):
 
 
 class RadioSection(Section):
-    """Uplink channel of an edge, in the units of data sheets."""
+    """Channel between an edge and its devices, in the units of data sheets."""
 
     owner = "Scenario.radio"
     either = (("noise_power_dbm", "noise_density_dbm_per_hz"),)
@@ -121,6 +122,20 @@ class RadioSection(Section):
     )
     rician_k_db: Decibel = Field(default=9.0, description="Rician K-factor: direct path over all others")
     num_antennas: Count = Field(default=1, description="receive antennas M at the station, maximum ratio combining")
+    downlink: Literal["none", "broadcast", "unicast"] = Field(
+        default="none",
+        description="way of the model to the devices before each edge round, charged in time, bits and energy: one "
+        "broadcast of the whole model at the rate of the slowest device, or each device's own sub-model in turn; the "
+        "links down from the cloud are then charged too; none: free, as in the paper",
+    )
+    station_power_dbm: Decibel | None = Field(
+        default=None, description="transmit power of a station on the downlink; none: transmit_power_dbm"
+    )
+    receive_power_w: NonNegative = Field(
+        default=RECEIVE_POWER_W,
+        description="power of a device while it receives a charged downlink; 0.33 W is an ESP32's (100 mA at 3.3 V, "
+        "Espressif's data sheet)",
+    )
 
     @model_validator(mode="before")
     @classmethod
@@ -184,8 +199,19 @@ class DataSection(Section):
         description="samples for evaluation; held-out: test_samples of the training samples that are not in "
         "train_samples, for tuning without the test set",
     )
-    partition: Literal["iid", "shards", "dirichlet", "edge-iid", "edge-non-iid"] = Field(
-        default="iid", description="partition of the training samples among devices: IID, or non-IID by class"
+    owners: Count | None = Field(
+        default=None,
+        description="for data sets whose samples have owners: number of owners, sampled at random, whose samples are "
+        "used; none: all",
+    )
+    min_owner_samples: Count = Field(
+        default=1,
+        description="for data sets whose samples have owners: owners with fewer training samples are excluded",
+    )
+    partition: Literal["iid", "shards", "dirichlet", "edge-iid", "edge-non-iid", "natural"] = Field(
+        default="iid",
+        description="partition of the training samples among devices: IID, non-IID by class, or natural: a device is "
+        "one owner of samples, or several",
     )
     samples_per_device: Count | None = Field(
         default=None,

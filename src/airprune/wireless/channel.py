@@ -27,11 +27,13 @@ from airprune.wireless.path_loss import ENVIRONMENT_HEIGHT_M, PATH_LOSS
 PAPER_BANDWIDTH_HZ = 20e6
 PAPER_TRANSMIT_POWER_W = dbm_to_watt(28.0)
 PAPER_NOISE_POWER_W = dbm_to_watt(-110.0)
+RECEIVE_POWER_W = 0.33  # ESP32: 100 mA at 3.3 V while it receives 802.11b/g/n (Espressif, ESP32 Series data sheet)
 
 # Limit of a measured rate: more is no radio, and float64 would not hold its SNR.
 MAX_BITS_PER_HZ = 100.0
 
 _FADINGS = ("none", "rayleigh", "rician")
+_DOWNLINKS = ("none", "broadcast", "unicast")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,6 +55,10 @@ class Radio:
       fading: "none", "rayleigh" or "rician".
       rician_k: power of the direct path over that of all others, a plain ratio; TR 38.901's mean is 9 dB.
       num_antennas: M at the station, combined by maximum ratio.
+      downlink: "none" if models reach the devices in no time and for free; "broadcast" if a station sends one model for
+        all of its devices; "unicast" if it sends each device its own.
+      station_power_w: p of a station; None takes that of the devices.
+      receive_power_w: P_rx of a device while it receives.
     """
 
     bandwidth_hz: float = PAPER_BANDWIDTH_HZ
@@ -68,6 +74,9 @@ class Radio:
     fading: Literal["none", "rayleigh", "rician"] = "none"
     rician_k: float = db_to_ratio(9.0)
     num_antennas: int = 1
+    downlink: Literal["none", "broadcast", "unicast"] = "none"
+    station_power_w: float | None = None
+    receive_power_w: float = RECEIVE_POWER_W
 
     def __post_init__(self) -> None:
         quantity("Radio.bandwidth_hz", self.bandwidth_hz, above=0.0, way_out="Example: bandwidth_hz = 20e6")
@@ -98,6 +107,21 @@ class Radio:
             raise UnknownName("Radio.fading", self.fading, _FADINGS)
         quantity("Radio.rician_k", self.rician_k, at_least=0.0, way_out="A plain ratio, not dB")
         whole_number("Radio.num_antennas", self.num_antennas, at_least=1)
+        if self.downlink not in _DOWNLINKS:
+            raise UnknownName("Radio.downlink", self.downlink, _DOWNLINKS)
+        if self.station_power_w is not None:
+            quantity("Radio.station_power_w", self.station_power_w, above=0.0)
+        quantity("Radio.receive_power_w", self.receive_power_w, at_least=0.0)
+
+    @property
+    def charges_downlink(self) -> bool:
+        """True if models that go down take time."""
+        return self.downlink != "none"
+
+    @property
+    def downlink_power_w(self) -> float:
+        """p of a station."""
+        return self.transmit_power_w if self.station_power_w is None else self.station_power_w
 
     @property
     def band_noise_w(self) -> float:
@@ -234,6 +258,19 @@ def full_band_rate_bps(snr_ratio: ArrayLike, bandwidth_hz: ArrayLike) -> FloatAr
 def uplink_rate_bps(share: ArrayLike, full_band_rate_bps: ArrayLike) -> FloatArray:
     """R_n = b_n r_n, Eq. (10): linear in the share. Takes any share, as the formulas of `latency` do."""
     return np.asarray(share, dtype=np.float64) * np.asarray(full_band_rate_bps, dtype=np.float64)
+
+
+def downlink_rate_bps(full_band_rate_bps: ArrayLike, radio: Radio) -> FloatArray:
+    """B log2(1 + g_n p / sigma^2) of the station's power p, from r_n of Eq. (10) at the device's power p_n.
+
+    g_n p_n / sigma^2 = 2^(r_n / B) - 1. The channel is reciprocal: the same gain and fading both ways, the station's M
+    antennas beamform as they combine, and the device's receiver has the station's noise.
+    """
+    rate = quantity("downlink_rate_bps.full_band_rate_bps", full_band_rate_bps, at_least=0.0)
+    if radio.station_power_w is None:
+        return rate
+    ratio = np.expm1(rate / radio.bandwidth_hz * np.log(2.0)) * (radio.station_power_w / radio.transmit_power_w)
+    return radio.bandwidth_hz * (np.log1p(ratio) / np.log(2.0))
 
 
 def full_band_rates(network: Network, radio: Radio, *, seed: int, round_index: int = 0) -> FloatArray:

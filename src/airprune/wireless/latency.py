@@ -1,4 +1,4 @@
-"""Latency and energy of a round, Eqs. (4), (6), (9), (11), (14)–(16).
+"""Latency and energy of a round, Eqs. (4), (6), (9), (11), (14)–(16), and of the downlink before it.
 
 All functions broadcast over devices. Weights, cycles and bits are counts and may be fractional: the
 planner's optimum is, before it is rounded down to whole weights. Times may be infinite: a device
@@ -129,6 +129,38 @@ def edge_round_latency_s(latency_s: ArrayLike, edge: ArrayLike, *, num_edges: in
     return slowest
 
 
+def broadcast_time_s(bits: ArrayLike, rate_bps: ArrayLike, edge: ArrayLike, *, num_edges: int) -> FloatArray:
+    """T_down,k = max over the edge's devices of bits / r_n = bits / min r_n. Not in the paper.  [num_edges]
+
+    The station sends one message for all, so it must use a rate that its slowest device can decode. An edge without
+    devices sends nothing: 0.
+
+    Args:
+      bits: of the message.
+      rate_bps: r_n of every device over the whole bandwidth of the downlink.  [num_devices]
+      edge: index of the edge serving each device, 0 <= edge < num_edges.  [num_devices]
+    """
+    each_s = uplink_time_s(bits, rate_bps, bits_per_weight=1.0)
+    return edge_round_latency_s(each_s, edge, num_edges=num_edges)
+
+
+def unicast_time_s(bits: ArrayLike, rate_bps: ArrayLike, edge: ArrayLike, *, num_edges: int) -> FloatArray:
+    """T_down,k = sum over the edge's devices of bits_n / r_n. Not in the paper.  [num_edges]
+
+    Messages follow each other over the whole bandwidth. Shares b_n of it that let all devices finish together take as
+    long: bits_n / (b_n r_n) = T for all n and sum b_n = 1 give T = sum bits_n / r_n.
+
+    Args:
+      bits: of each device's message.  [num_devices] or a scalar
+      rate_bps, edge: as of `broadcast_time_s`.  [num_devices]
+    """
+    num_edges = whole_number("unicast_time_s.num_edges", num_edges, at_least=1)
+    each_s = uplink_time_s(bits, rate_bps, bits_per_weight=1.0)
+    total_s = np.zeros(num_edges)
+    np.add.at(total_s, np.asarray(edge, dtype=np.intp), each_s)
+    return total_s
+
+
 def global_round_latency_s(edge_round_latency_s: ArrayLike) -> float:
     """max over edges of the sum over its E edge rounds of T_{k,e}.
 
@@ -168,3 +200,9 @@ def transmit_energy_j(uplink_time_s: ArrayLike, *, transmit_power_w: ArrayLike) 
     """E_up = p_n T_up. Not in the paper; the power is spent whatever the bandwidth share."""
     time_s = quantity("transmit_energy_j.uplink_time_s", uplink_time_s, at_least=0.0, finite=False)
     return quantity("transmit_energy_j.transmit_power_w", transmit_power_w, above=0.0) * time_s
+
+
+def receive_energy_j(receive_time_s: ArrayLike, *, receive_power_w: ArrayLike) -> FloatArray:
+    """E_down = P_rx T_rx: the receiver's power for as long as it decodes. Not in the paper."""
+    time_s = quantity("receive_energy_j.receive_time_s", receive_time_s, at_least=0.0, finite=False)
+    return quantity("receive_energy_j.receive_power_w", receive_power_w, at_least=0.0) * time_s

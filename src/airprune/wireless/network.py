@@ -251,7 +251,7 @@ def place_hierarchical(
 
     Args:
       devices_per_edge: N_k: one number for all edges, or one per edge.
-      cpu_hz: f_n: one number, a tuple (low, high) to sample from uniformly, a LogUniform, or a list or array per device.
+      cpu_hz: f_n: one number, a tuple (low, high) to sample from uniformly, a LogUniform, or a list per device.
     """
     num_edges = whole_number("place_hierarchical.num_edges", num_edges, at_least=1)
     per_edge = [devices_per_edge] * num_edges if np.ndim(devices_per_edge) == 0 else devices_per_edge

@@ -14,11 +14,13 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 import numpy as np
+from pydantic import Field
 
 from airprune.components.component import Array, Component
 from airprune.errors import InvalidValue
 from airprune.methods.topology.relay import Relay, RelayView
 from airprune.planning.problem import PlanProblem
+from airprune.settings.section import Positive
 from airprune.wireless.channel import Radio
 from airprune.wireless.network import Network
 
@@ -87,6 +89,19 @@ class Tree:
             alive = alive[part.parent] & (done < part.rounds)
         return alive
 
+    def link_share_s(self, bits: float) -> Array:
+        """Time per station round that this many bits on every link above a station take.  [num_stations]
+
+        A link is used once per round of its upper end: Σ over the links above of bits / rate / station rounds.
+        """
+        place = np.arange(self.levels[-1].num_nodes)
+        share_s, rounds = np.zeros(len(place)), np.ones(len(place))
+        for part in reversed(self.levels):
+            rounds = rounds * part.rounds[place]
+            share_s += bits / part.rate_bps[place] / rounds
+            place = part.parent[place]
+        return share_s
+
     def samples_below(self, level: int, per_station: Array) -> Array:
         """Σ of a number of every station over the stations below each node of a level.  [num_nodes]"""
         total = np.asarray(per_station)
@@ -104,11 +119,13 @@ class Due:
       delivers: whether it does.
       lag: rounds since the model it started from; 0: this round's.
       period_s: duration of the round at each one's edge.
+      begins: whether it starts from this round's model, and so gets it; None: those that deliver do.
     """
 
     delivers: Array
     lag: Array
     period_s: Array
+    begins: Array | None = None
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -119,6 +136,7 @@ class RootView:
       edge: the edge of each device.  [num_devices]
       received_bits: what each station's devices have sent it in this global round.  [num_edges]
       model_bits, num_weights: of a whole model.
+      down_bits: of a whole model on its way down; 0 where that is free.
       cloud_rate_bps: full-band rates of all devices straight to the cloud in this round.  [num_devices]
     """
 
@@ -129,6 +147,7 @@ class RootView:
     model_bits: float
     num_weights: int
     cloud_rate_bps: Callable[[], Array]
+    down_bits: float = 0.0
 
     @property
     def devices_per_edge(self) -> Array:
@@ -143,6 +162,8 @@ class RootRound:
       latency_s: after the slowest station is done, beyond its link.
       backhaul_bits: on the links between stations and cloud, or among stations.
       uploaded_weights, uploaded_bits, energy_j: of devices that send to the cloud themselves.
+      downlink_s, downlink_bits, station_energy_j: of the cloud's downlink to devices; its time is in `latency_s` too.
+      d2d_bits, d2d_energy_j: of devices that pass the model on; its energy is in `energy_j` too.
       aggregator: the edge that combines in the cloud's place; None: the cloud.
     """
 
@@ -151,6 +172,11 @@ class RootRound:
     uploaded_weights: int = 0
     uploaded_bits: float = 0.0
     energy_j: float = 0.0
+    downlink_s: float = 0.0
+    downlink_bits: float = 0.0
+    station_energy_j: float = 0.0
+    d2d_bits: float = 0.0
+    d2d_energy_j: float = 0.0
     aggregator: int | None = None
 
 
@@ -209,6 +235,22 @@ class Topology(Component):
     def top(self) -> int:
         """The level whose models are evaluated and sent down: −1 is the root."""
         return 0 if self.apart else -1
+
+
+class WiredTopology(Topology):
+    """A topology whose stations have links to the cloud, or to nodes below it, that may take time."""
+
+    backhaul_bps: Positive | None = Field(
+        default=None, description="backhaul rate of every edge; none: takes no time, as in the paper"
+    )
+
+    def build(self, rounds: Array) -> Tree:
+        return star(rounds, self.wired_bps)
+
+    @property
+    def wired_bps(self) -> float:
+        """Rate of one link; infinite where it takes no time."""
+        return math.inf if self.backhaul_bps is None else self.backhaul_bps
 
 
 def star(rounds: Array, rate_bps: float = math.inf) -> Tree:

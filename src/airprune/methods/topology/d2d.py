@@ -13,7 +13,7 @@ from typing import ClassVar
 import numpy as np
 from pydantic import Field
 
-from airprune.methods.topology.base import Array, Topology
+from airprune.methods.topology.base import Array, WiredTopology
 from airprune.methods.topology.relay import Relay, RelayView
 from airprune.settings.section import Count, Decibel, NonNegative, Positive
 from airprune.units import db_to_ratio, dbm_to_watt
@@ -70,7 +70,7 @@ def d2d_rate_bps(distance_m: Array, radio: Radio, *, power_w: float) -> Array:
     return rate
 
 
-class D2d(Topology):
+class D2d(WiredTopology):
     """Groups near devices; options say which, and the links inside a group."""
 
     name = "d2d"

@@ -1,7 +1,7 @@
 """Several models that are never averaged: each learns from the devices of its own edges, and all predict together.
 
 One model for each edge, or `members` of them among which the edges are partitioned evenly and in order. A prediction is
-the mean of the members' probabilities.
+the mean of the members' probabilities. Between a model and its edges, links may take time; above, nothing travels.
 
 Differs from the source, which partitions devices: here a band belongs to an edge, and its devices to one model.
 """
@@ -14,11 +14,11 @@ import numpy as np
 from pydantic import Field
 
 from airprune.errors import InvalidValue
-from airprune.methods.topology.base import Array, Level, Topology, Tree, edges_below, star
+from airprune.methods.topology.base import Array, Level, Tree, WiredTopology, edges_below, star
 from airprune.settings.section import Count
 
 
-class Ensemble(Topology):
+class Ensemble(WiredTopology):
     """Keeps several models apart."""
 
     name = "ensemble"
@@ -42,4 +42,4 @@ class Ensemble(Topology):
             rounds=np.ones(members, dtype=np.int64),
             rate_bps=np.full(members, math.inf),
         )
-        return Tree((level, edges_below(np.arange(edges) * members // edges, rounds, math.inf)))
+        return Tree((level, edges_below(np.arange(edges) * members // edges, rounds, self.wired_bps)))

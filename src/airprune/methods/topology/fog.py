@@ -5,7 +5,8 @@
     O_i = bytes that edge i has received from its devices in this global round
 
 among edges with O_i ≤ O_max, L_i ≤ L_max and N_i < μ_i. If there is none, the cloud averages. Only the clock and the
-links differ from `hierarchical`: the model is the same to the bit.
+links differ from `hierarchical`: the model is the same to the bit. Where the downlink is charged, the averaging edge
+sends the model back over the same links, max_j (model bits / rate + d_ij / c) after it has averaged.
 """
 
 from __future__ import annotations
@@ -71,6 +72,9 @@ class Fog(Topology):
     cloud_bps: Positive | None = Field(
         default=None, description="rate of each edge to the cloud, used if no edge may average; none: takes no time"
     )
+    backhaul_bps: Positive | None = Field(
+        default=None, description="rate of every link above the edges, in place of rate_bps and cloud_bps; none: those"
+    )
     max_latency_s: Positive | None = Field(
         default=None, description="L_max: largest latency of an edge that may average; none: any"
     )
@@ -90,21 +94,27 @@ class Fog(Topology):
             max_latency_s=self.max_latency_s,
             max_workload=self.max_workload_bytes,
         )
-        num_edges = view.network.num_edges
+        num_edges, both_ways = view.network.num_edges, view.model_bits + view.down_bits
         if edge is None:
             return RootRound(
-                latency_s=_link_s(view.model_bits, self.cloud_bps), backhaul_bits=num_edges * view.model_bits
+                latency_s=_link_s(both_ways, self.backhaul_bps or self.cloud_bps), backhaul_bits=num_edges * both_ways
             )
+        back_s = float(self._links_s(view, view.down_bits)[edge].max()) if view.down_bits else 0.0
         return RootRound(
-            latency_s=float(latency_s[edge]), backhaul_bits=(num_edges - 1) * view.model_bits, aggregator=edge
+            latency_s=float(latency_s[edge]) + back_s, backhaul_bits=(num_edges - 1) * both_ways, aggregator=edge
         )
 
     def latencies_s(self, view: RootView) -> Array:
         """L_i of every edge.  [num_edges]"""
+        adding_s = self.cycles_per_weight * view.num_weights * view.network.num_edges / self.cpu_hz
+        devices = view.devices_per_edge
+        waits_s = queueing_s(devices, self.service_factor * devices)
+        return self._links_s(view, view.model_bits).max(axis=1) + adding_s + waits_s
+
+    def _links_s(self, view: RootView, bits: float) -> Array:
+        """Time of so many bits between any two edges.  [num_edges, num_edges]"""
         place = view.network.edge_position_m
         distance_m = np.hypot(*(place[:, np.newaxis] - place[np.newaxis]).transpose(2, 0, 1))
-        link_s = _link_s(view.model_bits, self.rate_bps) + distance_m / _LIGHT_M_PER_S
+        link_s = _link_s(bits, self.backhaul_bps or self.rate_bps) + distance_m / _LIGHT_M_PER_S
         np.fill_diagonal(link_s, 0.0)
-        adding_s = self.cycles_per_weight * view.num_weights * len(place) / self.cpu_hz
-        devices = view.devices_per_edge
-        return link_s.max(axis=1) + adding_s + queueing_s(devices, self.service_factor * devices)
+        return link_s

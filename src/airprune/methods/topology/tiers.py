@@ -13,7 +13,7 @@ import numpy as np
 from pydantic import Field
 
 from airprune.components.component import ModelShape, Owner, Slot
-from airprune.methods.topology.base import HISTORY, Array, Due, Topology
+from airprune.methods.topology.base import HISTORY, Array, Due, WiredTopology
 from airprune.planning.problem import PlanProblem
 from airprune.wireless.latency import device_latency_s
 
@@ -23,7 +23,7 @@ def tier_of(latency_s: Array, period_s: Array | float) -> Array:
     return np.maximum(np.ceil(np.asarray(latency_s) / period_s * (1.0 - 1e-9)), 1.0).astype(np.int64)
 
 
-class Tiers(Topology):
+class Tiers(WiredTopology):
     """Averages several times per deadline."""
 
     name = "tiers"
@@ -61,4 +61,9 @@ class Tiers(Topology):
             slowest_s = np.nanmax(latency_s[edge == k], initial=deadline_s)
             period_s[edge == k] = slowest_s / self.tiers
         tier = tier_of(np.where(np.isnan(latency_s), 0.0, latency_s), period_s)
-        return Due(delivers=(round_index + 1) % tier == 0, lag=tier - 1, period_s=period_s)
+        return Due(
+            delivers=(round_index + 1) % tier == 0,
+            lag=tier - 1,
+            period_s=period_s,
+            begins=round_index % tier == 0,
+        )

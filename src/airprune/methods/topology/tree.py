@@ -7,13 +7,11 @@ regions.
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 from pydantic import Field, model_validator
 
 from airprune.errors import InvalidValue
-from airprune.methods.topology.base import Array, Level, Topology, Tree, edges_below
+from airprune.methods.topology.base import Array, Level, Tree, WiredTopology, edges_below
 from airprune.settings.section import Count, Positive
 
 
@@ -25,7 +23,7 @@ def _partitioned(children: int, parents: int) -> Array:
     return np.arange(children) * parents // children
 
 
-class TreeTopology(Topology):
+class TreeTopology(WiredTopology):
     """Puts averaging nodes between cloud and edges; options give the levels from the top down."""
 
     name = "tree"
@@ -38,7 +36,7 @@ class TreeTopology(Topology):
     )
     rate_bps: tuple[Positive, ...] = Field(
         default=(),
-        description="rates of the links up from each such level and from the edges; empty: they take no time",
+        description="rates of the links up from each such level and from the edges; empty: backhaul_bps on all of them",
     )
 
     @model_validator(mode="after")
@@ -52,7 +50,7 @@ class TreeTopology(Topology):
         return self
 
     def build(self, rounds: Array) -> Tree:
-        rates = self.rate_bps or (math.inf,) * (len(self.nodes) + 1)
+        rates = self.rate_bps or (self.wired_bps,) * (len(self.nodes) + 1)
         levels, above = [], 1
         for number, (nodes, level_rounds) in enumerate(zip(self.nodes, self.rounds, strict=True)):
             levels.append(

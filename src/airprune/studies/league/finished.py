@@ -13,7 +13,7 @@ from airprune.results.traffic import LinkBits, link_bits_by_round
 from airprune.rounds.records import EdgeRecord, GlobalRecord, Record
 from airprune.runs.layout import RunFolder
 
-_STATISTICS_FIELDS = frozenset({"pruning_ratio", "fate", "deadline_s", "coverage", "device_accuracy"})
+_STATISTICS_FIELDS = frozenset({"pruning_ratio", "fate", "deadline_s", "downlink_s", "coverage", "device_accuracy"})
 _LINK_FIELDS = frozenset({"level", "node", "d2d_bits", "backhaul_bits", "downlink_bits"})
 # All links together, as `tests_by` names them.
 ALL_LINKS = "all"
@@ -25,7 +25,7 @@ class RunStatistics:
 
     Attributes:
       mean_ratio, max_ratio: ρ of the devices that took part.
-      late_share: share of edge rounds that took longer than the deadline.
+      late_share: share of edge rounds that took longer than the deadline, without the downlink.
       min_count: Γ*, the fewest devices that kept a weight which any device kept, in any round.
       uncovered: number of weights that no device kept, mean over edge rounds.
       device_accuracy: accuracy of the part of the last cloud model that the median device holds.
@@ -44,7 +44,7 @@ class FinishedRun:
     """Every test of the cloud models of one finished run, and its statistics. The names are keys of the ledger.
 
     Attributes:
-      links: bits since the start, by link and global round.
+      links: bits since the start, by link and global round; downlinks only where they were charged.
     """
 
     tests: tuple[Evaluation, ...]
@@ -113,7 +113,9 @@ def statistics_of(records: Iterable[Record], *, deadline_s: float) -> RunStatist
         pairs = zip(record.pruning_ratio, record.fate, strict=False)
         ratios += [ratio for ratio, fate in pairs if fate == "ok" and ratio is not None]
         limit_s = (record.deadline_s or deadline_s) * (1.0 + 1e-9)
-        late += [latency_s > limit_s for latency_s in record.edge_latency_s if latency_s is not None]
+        down_s = record.downlink_s or (None,) * len(record.edge_latency_s)
+        pairs_s = zip(record.edge_latency_s, down_s, strict=True)
+        late += [latency_s - (before_s or 0.0) > limit_s for latency_s, before_s in pairs_s if latency_s is not None]
         counts += [edge.min_count for edge in record.coverage]
         uncovered += [edge.num_uncovered for edge in record.coverage]
     return RunStatistics(
