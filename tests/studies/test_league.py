@@ -1,46 +1,31 @@
-"""The league: fair statistics, equal tuning, honest tables, and a command that repeats nothing."""
+"""The league: fair statistics, tracks, and tables that compare like with like."""
 
-import csv
 import dataclasses
 import json
 import math
-import os
-import signal
-from pathlib import Path
 
 import numpy as np
 import pytest
 from scipy import stats
-from tools import rekey_ledger
 
 import airprune as ap
-from airprune.cli import main
-from airprune.errors import UnknownName, UsageError
+from airprune.errors import UnknownName
 from airprune.methods import METHODS, Recipe
 from airprune.results.latex import escaped
-from airprune.results.statistics import pareto_front
-from airprune.results.traffic import LinkBits
+from airprune.results.statistics import Estimate, pareto_front
 from airprune.rounds.records import EdgeRecord, record_from
 from airprune.scenario.model_shape import shape_of
-from airprune.studies.claims import Verdict
-from airprune.studies.league import claims, judges, tuning
-from airprune.studies.league.document import document_of
-from airprune.studies.league.finished import FinishedRun, RunStatistics, statistics_of
-from airprune.studies.league.ledger import Line, read_ledger, write_ledger
-from airprune.studies.league.lineup import ALONE, CENTRAL, FP32, SEED, WHOLE, lineup
-from airprune.studies.league.runs import RunStore, backhaul_bits, league_run
-from airprune.studies.league.schedule import SCHEDULES
-from airprune.studies.league.sources import CLAIMS
-from airprune.studies.league.standings import By, Result, standings
 from airprune.studies.claims.student import student_p
-from airprune.studies.league.statistics import gap, holm, paired_p, ranks
-from airprune.studies.league.tables import csv_rows, gap_text, latex, shown
-from airprune.studies.league.tracks import TRACKS, tracks_named
-from support.league import ABOUT, BASE, made_up, run_of, tiny_league
-from support.tiny import tiny_file
+from airprune.studies.league.finished import statistics_of
+from airprune.studies.league.lineup import ALONE, CENTRAL, FP32, SEED, WHOLE, lineup
+from airprune.studies.league.runs import backhaul_bits, league_run
+from airprune.studies.league.standings import By, Result, standings
+from airprune.studies.league.statistics import gap, holm, paired_p
+from airprune.studies.league.tables import csv_rows, gap_text, latex, rounded, shown
+from airprune.studies.league.tracks import REPRESENTATIVE, TRACKS, tracks_named
+from airprune.studies.league.tuning import RATE
+from support.league import BASE, made_up, run_of
 from support.web_runs import edge_line
-
-RECORDED = Path(__file__).parents[2] / "docs/league-played.jsonl"
 
 # Statistics
 
@@ -80,20 +65,6 @@ def test_holm_by_hand():
     assert holm([0.5, 0.4]) == pytest.approx([0.8, 0.8]) and holm([0.9, 0.9]) == [1.0, 1.0]
     corrected = holm([0.01, math.nan, 0.04])
     assert corrected[0] == pytest.approx(0.02) and math.isnan(corrected[1]) and corrected[2] == pytest.approx(0.04)
-
-
-def test_who_cannot_be_told_apart_shares_a_rank_and_the_next_counts_them():
-    values = {
-        "best": {0: 0.90, 1: 0.91, 2: 0.92},
-        "twin": {0: 0.91, 1: 0.90, 2: 0.92},
-        "worse": {0: 0.70, 1: 0.71, 2: 0.72},
-        "none": {},
-    }
-    assert ranks(values) == {"best": 1, "twin": 1, "worse": 3, "none": 4}
-
-
-def test_a_single_seed_gives_no_ranks():
-    assert ranks({"a": {0: 0.9}, "b": {0: 0.1}}) == {"a": None, "b": None}
 
 
 def test_the_pareto_front_has_who_is_beaten_by_nobody():
@@ -144,49 +115,79 @@ def test_track_b_halves_the_bits_and_keeps_the_pressure():
     )
 
 
-def test_track_g_gives_the_wide_model_as_much_time_per_weight():
-    changed = TRACKS["G"].scenario(BASE)
-    assert changed.plan.deadline_s == pytest.approx(0.03 * (18_720 + 64 * 3_136 + 640) / 43_888)
-
-
-@pytest.mark.parametrize("name", TRACKS)
-def test_every_track_has_its_references_and_who_plays_in_it(name):
-    found = lineup(BASE, TRACKS[name])
+@pytest.mark.parametrize("name", [name for name, track in TRACKS.items() if track.exists])
+def test_every_track_has_its_references(name):
+    track = TRACKS[name]
+    found = lineup(BASE, track)
     names = [entry.name for entry in found.entries]
     assert {SEED, FP32, "variance", WHOLE, ALONE, CENTRAL} <= set(names) and len(set(names)) == len(names)
     whole = next(entry for entry in found.entries if entry.name == WHOLE)
     assert whole.scenario.plan.scheme == "no-pruning" and not whole.is_method
     alone, everything = (next(e for e in found.entries if e.name == one) for one in (ALONE, CENTRAL))
-    assert (alone.scenario.num_devices, alone.scenario.data.train_samples) == (1, 200)
-    assert (everything.scenario.num_devices, everything.scenario.data.train_samples) == (1, 5_000)
+    scene = track.scenario(BASE)
+    assert alone.scenario.num_devices == everything.scenario.num_devices == 1
+    assert everything.scenario.data.train_samples == scene.data.train_samples
     assert not alone.has_costs and not everything.has_costs
 
 
-def test_who_plays_follows_from_what_a_method_is_made_of():
-    names = {name: {e.name for e in lineup(BASE, TRACKS[name]).entries} for name in ("A", "B", "D1", "D2", "E")}
-    assert set(METHODS) <= names["A"]
+def test_all_methods_take_part_in_the_papers_track_and_representative_ones_in_the_others():
+    names = {
+        name: {e.name for e in lineup(BASE, TRACKS[name]).entries if e.is_method} for name in ("A", "B", "D1", "G")
+    }
+    assert names["A"] == set(METHODS)
+    assert set(REPRESENTATIVE) <= set(METHODS) and 20 <= len(REPRESENTATIVE) <= 26
+    assert names["G"] == set(REPRESENTATIVE)
     assert "mem-sgd" not in names["B"] and "frozen-pruning" in names["B"], "codes choose their own bits"
-    assert {"random", "hierfavg"} <= names["E"] and "fedprox" not in names["E"]
-    assert "fedavg" not in names["D1"] and "fedavg" in names["D2"], "no edges, so no unlike edges"
+    fedavg = lineup(BASE, TRACKS["D1"], ["fedavg", "hierfavg"])
+    assert [one.name for one in fedavg.absent] == ["fedavg"], "without edges there are no non-IID edges"
+
+
+@pytest.mark.parametrize("name", ["D3", "D4", "E", "G", "J1", "J2"])
+def test_a_tracks_preset_changes_the_leagues_scenario_as_it_changes_the_demo(name):
+    track = TRACKS[name]
+    preset, demo = ap.Scenario.preset(track.preset), ap.Scenario.preset("demo")
+    changed = {key for key, _, _ in demo.diff(preset)} - {"name"}
+    small = BASE.with_values({"rounds.global_rounds": 2, "data.train_samples": 1_000})
+    found = track.scenario(small)
+    assert {key for key, _, _ in small.diff(found)} <= changed and changed
+    assert (found.rounds.global_rounds, found.data.train_samples) == (2, 1_000)
+
+
+def test_the_full_schedule_is_that_of_table_i():
+    full = TRACKS["K"].scenario(BASE)
+    assert (full.data.train_samples, full.train.batch_size) == (50_000, 128)
+    assert (full.rounds.global_rounds, full.rounds.edge_rounds) == (10, 5)
+
+
+def test_tracks_are_chosen_by_letter_or_preset_in_the_order_named_and_unknown_ones_refused():
+    assert [one.name for one in tracks_named("d, A")] == ["D1", "D2", "D3", "D4", "A"]
+    assert [one.name for one in tracks_named("wide,accelerators")] == ["G", "J2"]
+    assert [one.name for one in tracks_named("all")] == [name for name, track in TRACKS.items() if track.exists]
+    with pytest.raises(UnknownName, match="track"):
+        tracks_named("Z")
+
+
+@pytest.mark.parametrize("method", ["adaptive-pruning", "h-sgd", "fedavg", "fogfl", "d2d-fedavg", "lanfl", "tt-prune"])
+def test_every_link_of_every_run_is_charged(method):
+    """Unless the scenario has its own rate."""
+    scenario = league_run("x", BASE.with_("method", method), 0).scenario
+    assert scenario.radio.downlink == "broadcast"
+    options = scenario.to_dict()["topology"].get(scenario.topology.name) or {}
+    assert options.get("backhaul_bps", 1e9) == 1e9
+    slow = BASE.with_values({"topology.hierarchical.backhaul_bps": 1e6, "radio.downlink": "unicast"})
+    kept = league_run("x", slow, 0).scenario
+    assert (kept.topology.hierarchical.backhaul_bps, kept.radio.downlink) == (1e6, "unicast")
+
+
+def test_the_open_track_runs_longer():
+    entry = lineup(BASE, TRACKS["C"]).entries[0]
+    assert entry.scenario.rounds.global_rounds == 4 * BASE.rounds.global_rounds and TRACKS["C"].by is By.TIME
 
 
 def test_a_methods_own_settings_win_over_the_divisions():
     found = {entry.name: entry.scenario for entry in lineup(BASE, TRACKS["A"]).entries}
     assert found["adaptive-bits"].plan.deadline_s == "auto" and found[SEED].plan.deadline_s == 0.03
     assert found["liu2022"].plan.deadline_s == pytest.approx(0.35), "the paper's own for a network without edges"
-
-
-def test_the_open_division_runs_longer_but_is_compared_after_the_same_time():
-    entry = lineup(BASE, TRACKS["C"]).entries[0]
-    assert entry.scenario.rounds.global_rounds == 4 * BASE.rounds.global_rounds
-    assert TRACKS["C"].horizon_s(BASE) == TRACKS["A"].horizon_s(BASE) == pytest.approx(6 * 2 * 0.03)
-
-
-def test_tracks_are_chosen_by_letter_and_unknown_ones_refused():
-    assert [one.name for one in tracks_named("d, A")] == ["A", "D1", "D2"]
-    assert [one.name for one in tracks_named("all")] == list(TRACKS)
-    with pytest.raises(UnknownName, match="track"):
-        tracks_named("Z")
 
 
 def test_a_users_method_plays_by_its_name(unregistered):
@@ -197,31 +198,6 @@ def test_a_users_method_plays_by_its_name(unregistered):
     assert "mine" in few and "hierfavg" not in few
 
 
-# Tuning
-
-
-def test_all_methods_have_the_same_tuning_runs_and_server_methods_trade_learning_rates_for_steps():
-    entries = lineup(BASE, TRACKS["A"]).entries
-    grids = {entry.name: tuning.grid(entry.scenario) for entry in entries}
-    usual = [{"train.learning_rate": rate} for rate in (0.003, 0.01, 0.03, 0.1)]
-    assert all(grid == usual for name, grid in grids.items() if name not in ("fedadam", "fedavgm"))
-    adam = [(knobs["train.learning_rate"], knobs["aggregation.adam.rate"]) for knobs in grids["fedadam"]]
-    assert adam == [(rate, pytest.approx(0.1 * factor)) for rate in (0.01, 0.03) for factor in (0.3, 1.0, 3.0)]
-
-
-def test_a_tuning_run_takes_half_the_rounds_on_held_out_images():
-    tried = tuning.tuning_scenario(BASE, tuning.grid(BASE)[2])
-    assert (tried.rounds.global_rounds, tried.data.judge_on, tried.train.learning_rate) == (3, "held-out", 0.03)
-    assert set(tuning.SEEDS).isdisjoint(SCHEDULES["full"].seeds)
-
-
-def test_the_best_mean_of_complete_tuning_runs_is_chosen():
-    few = tuning.grid(BASE)
-    found = [(few[0], [0.5, 0.7]), (few[1], [0.9, None]), (few[2], [0.6, 0.7]), (few[3], [math.nan, 0.9])]
-    assert tuning.best(found) is few[2]
-    assert tuning.best([(few[1], [None, 0.9])]) is None
-
-
 # Standings
 
 
@@ -230,59 +206,129 @@ def table():
     return made_up()
 
 
-def test_standings_rank_by_accuracy_at_equal_time_and_share_ties(table):
+def test_standings_are_ordered_by_the_mean_and_have_ranges_of_ranks(table):
     assert [row.entry.name for row in table.rows][:3] == [FP32, "frozen-pruning", SEED]
-    placed = {row.entry.name: row.ranks[By.TIME] for row in table.rows}
+    placed = {row.entry.name: None if row.ranks[By.ROUNDS] is None else str(row.ranks[By.ROUNDS]) for row in table.rows}
     assert placed == {
-        FP32: 1, "frozen-pruning": 2, SEED: 3, "variance": 3, "mem-sgd": 5, WHOLE: None, ALONE: None, CENTRAL: None,
+        FP32: "1", "frozen-pruning": "2", SEED: "3", "variance": "3", "mem-sgd": "4", WHOLE: None, ALONE: None,
+        CENTRAL: None,
     }  # fmt: skip
 
 
-def test_who_is_slow_is_compared_by_what_it_had_by_then(table):
+def test_methods_of_the_same_learning_are_folded_and_share_a_rank(table):
+    row = table.row("variance")
+    assert row.same_as == SEED and row.remarks == (f"same learning as {SEED}, at the same costs",)
+    assert table.row(SEED).same_as == "" and table.row(FP32).remarks == ()
+    slower = {seed: run_of(0.5, 0.70 + 0.001 * seed, round_s=1.5) for seed in range(3)}
+    results = [row.result for row in table.rows if row.entry.name != "variance"]
+    other = dataclasses.replace(row.result, runs=slower)
+    found = standings(TRACKS["A"], [*results, other], seeds=(0, 1, 2), horizon_s=2.0).row("variance")
+    assert found.remarks == (f"same learning as {SEED}; differs in time",)
+    noisy = {seed: run_of(0.5, 0.71, round_s=1.0) for seed in range(3)}
+    other = dataclasses.replace(row.result, runs=noisy)
+    assert standings(TRACKS["A"], [*results, other], seeds=(0, 1, 2)).row("variance").same_as == ""
+
+
+def test_a_slow_method_is_compared_by_its_last_model_before_that_time(table):
     whole = table.row(WHOLE)
     assert whole.accuracy[By.TIME].mean == 0.6 and whole.accuracy[By.ROUNDS].mean == pytest.approx(0.801)
+
+
+def test_equal_time_is_empty_for_a_method_that_ended_before_it(table):
+    early = table.row("mem-sgd")
+    assert early.ends_early and early.accuracy[By.TIME] is None and early.ranks[By.TIME] is None
+    assert early.accuracy[By.ROUNDS].mean == pytest.approx(0.601)
+    assert table.row(SEED).accuracy[By.TIME].mean == pytest.approx(0.701)
+
+
+def test_the_compared_time_is_that_of_the_papers_method_in_its_own_runs(table):
+    results = [row.result for row in table.rows]
+    assert standings(TRACKS["A"], results, seeds=(0, 1, 2)).horizon_s == 2.0
+    slower = [
+        dataclasses.replace(one, runs={s: run_of(0.5, 0.7, round_s=1.0 + 0.1 * s) for s in range(3)})
+        if one.entry.name == SEED
+        else one
+        for one in results
+    ]
+    assert standings(TRACKS["A"], slower, seeds=(0, 1, 2)).horizon_s == pytest.approx(2.4), "its longest run"
+
+
+def test_a_method_of_less_work_is_not_compared_at_equal_rounds(unregistered):
+    ap.register(Recipe(name="lazy", summary="one step", less_work="one minibatch per round"))
+    entry = next(one for one in lineup(BASE, TRACKS["A"], ["lazy"]).entries if one.name == "lazy")
+    runs = {seed: run_of(0.5, 0.9) for seed in range(3)}
+    row = standings(TRACKS["A"], [Result(entry=entry, runs=runs)], seeds=(0, 1, 2), horizon_s=2.0).row("lazy")
+    assert row.accuracy[By.ROUNDS] is None and row.accuracy[By.TIME].mean == 0.9
+    assert row.remarks == ("prunes no device here", "less work per round: one minibatch per round") or (
+        "less work per round: one minibatch per round" in row.remarks
+    )
+
+
+def test_a_method_that_never_prunes_says_so(table):
+    result = table.row(SEED).result
+    never = {
+        seed: dataclasses.replace(run, conduct=dataclasses.replace(run.conduct, mean_ratio=0.0, max_ratio=0.0))
+        for seed, run in result.runs.items()
+    }
+    found = standings(TRACKS["A"], [dataclasses.replace(result, runs=never)], seeds=(0, 1, 2))
+    assert found.row(SEED).remarks == ("prunes no device here",)
+    assert "prunes no device here" in shown(found)[0].rows[0][-1]
+
+
+def test_a_table_says_if_tuned_is_worse_than_untuned(table):
+    result = table.row(SEED).result
+    better = {seed: run_of(0.5, 0.74 + 0.001 * seed) for seed in range(3)}
+    tuned = dataclasses.replace(result, knobs={RATE: 0.1}, untuned=better)
+    found = standings(TRACKS["A"], [tuned], seeds=(0, 1, 2))
+    assert found.row(SEED).remarks == ("tuned is 4.0 points worse than untuned",)
+    other = dataclasses.replace(tuned, untuned=result.runs, runs=better)
+    assert standings(TRACKS["A"], [other], seeds=(0, 1, 2)).row(SEED).remarks == ()
 
 
 def test_the_target_is_95_percent_of_no_pruning_and_not_reaching_it_is_a_value(table):
     assert table.target == pytest.approx(0.95 * 0.801)
     rows = {row["method"]: row for row in csv_rows(table)}
-    assert rows[FP32]["time_to_target_s"] == 2.0 and rows[FP32]["bits_to_target"] == 2e6
+    assert rows[FP32]["time_to_target_s"] == 2.0
     assert rows[SEED]["time_to_target_s"] == rows[SEED]["joules_to_target"] == "not reached"
     assert rows[SEED]["reached"] == "0 of 3" and rows[ALONE]["reached"] is None
 
 
-def test_bits_to_the_target_are_told_apart_by_link(table):
-    """Two rounds to the target, each with 3 Mbit from edges to the cloud and 5 Mbit between devices."""
-    result = next(row.result for row in table.rows if row.entry.name == FP32)
-    links = {number: LinkBits(backhaul=3e6 * number, d2d=5e6 * number) for number in (1, 2)}
-    runs = {seed: dataclasses.replace(run, links=links) for seed, run in result.runs.items()}
-    told = standings(
-        TRACKS["A"],
-        [dataclasses.replace(result, runs=runs), *(row.result for row in table.rows if row.entry.name != FP32)],
-        seeds=(0, 1, 2),
-        horizon_s=2.0,
-    )
-    rows = {row["method"]: row for row in csv_rows(told)}
-    kinds = ("bits_to_target", "backhaul_bits_to_target", "d2d_bits_to_target")
-    assert [rows[FP32][name] for name in kinds] == [2e6, 6e6, 10e6]
-    assert [rows["mem-sgd"][name] for name in kinds] == ["not reached"] * 3
-    assert rows[WHOLE]["bits_to_target"] == 2e6 and rows[WHOLE]["backhaul_bits_to_target"] is None  # nothing is known
-    conduct_table = shown(told)[1]
-    place = [conduct_table.header.index(f"{link} (Mbit to target)") for link in ("edges to cloud", "between devices")]
-    cells = next(row for row in conduct_table.rows if row[0].startswith(FP32))
-    assert [float(cells[i].split()[0]) for i in place] == [6.0, 10.0]
+def test_bits_to_the_target_are_of_all_links_and_each_link_has_a_column(table):
+    """Two rounds to the target, each with 1 + 2 + 3 + 4 Mbit up, down, on the backhaul and between devices."""
+    rows = {row["method"]: row for row in csv_rows(table)}
+    kinds = ("bits", "uplink_bits", "downlink_bits", "backhaul_bits", "d2d_bits")
+    assert [rows[FP32][f"{name}_to_target"] for name in kinds] == [20e6, 2e6, 4e6, 6e6, 8e6]
+    assert [rows["mem-sgd"][f"{name}_to_target"] for name in kinds] == ["not reached"] * 5
+    standing, diagnostics = shown(table)
+    cells = next(row for row in standing.rows if row[1].startswith(FP32))
+    at = standing.header.index("of these uplink")
+    assert (cells[at - 1], cells[at]) == ("20.0", "2.00") and standing.header[at - 1].startswith("Mbit to")
+    cells = next(row for row in diagnostics.rows if row[0].startswith(FP32))
+    place = [diagnostics.header.index(f"{one} (Mbit to target)") for one in ("downlink", "edges and cloud")]
+    assert [float(cells[i]) for i in place] == [4.0, 6.0]
 
 
-def test_a_model_on_its_way_to_the_cloud_has_the_bits_that_a_run_charges():
-    whole = shape_of(BASE).num_weights
-    found = {name: backhaul_bits(BASE.with_("method", name)) for name in ("hierfavg", "scaffold", "hier-qsgd")}
-    assert found["hierfavg"] == 64 * whole and found["scaffold"] == 2 * found["hierfavg"]
-    assert found["hier-qsgd"] == 6 * whole + 64 * 4  # sign and 17 levels; a norm for each of four tensors
-    personal = BASE.with_("method", "japp")
-    assert backhaul_bits(personal) == 64 * (whole - 10 * 8)  # its last layer stays on the devices
+def test_joules_are_labelled_as_a_models(table):
+    assert next(name for name in shown(table)[0].header if name.startswith("J to")).endswith("(model)")
 
 
-def test_a_run_that_diverged_is_shown_as_such_and_no_tuning_run_that_did_is_chosen(table):
+@pytest.mark.parametrize(
+    ("mean", "width", "text"),
+    [
+        (79.834, 0.872, "79.8 ± 0.9"),
+        (79.834, 0.172, "79.8 ± 0.2"),
+        (12.634, 13.4, "13 ± 13"),
+        (0.026504, 2.2e-7, "0.0265"),
+        (0.361, 0.0123, "0.361 ± 0.012"),
+        (123_456.0, 4_321.0, "123,456 ± 4,321"),
+        (5.0, math.nan, "5.00"),
+    ],
+)
+def test_numbers_have_the_digits_of_their_interval(mean, width, text):
+    assert rounded(Estimate(mean, width)) == text
+
+
+def test_a_run_that_diverged_is_shown_as_such(table):
     calm = table.row(FP32).result
     runs = dict(calm.runs) | {0: run_of(0.3, math.nan, round_s=0.1)}
     assert runs[0].has_diverged and not runs[1].has_diverged and not runs[0].has_room_by(9.0)
@@ -292,13 +338,11 @@ def test_a_run_that_diverged_is_shown_as_such_and_no_tuning_run_that_did_is_chos
     cells = next(row for row in shown(found)[0].rows if row[1].startswith(FP32))
     assert "1 of 3 diverged" in cells
     json.dumps(csv_rows(found), allow_nan=False)
-    first, second = ({"train.learning_rate": rate} for rate in (0.01, 0.1))
-    assert tuning.best([(first, [0.2, 0.2]), (second, [0.9, runs[0].accuracy])]) is first
 
 
 def test_gaps_are_paired_corrected_and_marked(table):
     row = table.row("frozen-pruning")
-    assert gap_text(row.gaps[By.TIME, SEED]) == "+5.00 ± 0.00 *"
+    assert gap_text(row.gaps[By.TIME, SEED]) == "+5.0 *"
     assert table.row("variance").gaps[By.TIME, SEED].p_holm == 1.0
     assert table.row(SEED).gaps[By.TIME, SEED] is None and gap_text(None) == "–"
 
@@ -306,6 +350,15 @@ def test_gaps_are_paired_corrected_and_marked(table):
 def test_a_method_that_ended_early_and_one_that_sends_codes_are_marked(table):
     names = [row[1] for row in shown(table)[0].rows]
     assert "mem-sgd ◇†" in names and SEED in names and "fp32 ◇" in names
+
+
+def test_a_model_on_its_way_to_the_cloud_has_the_bits_that_a_run_charges():
+    whole = shape_of(BASE).num_weights
+    found = {name: backhaul_bits(BASE.with_("method", name)) for name in ("hierfavg", "scaffold", "hier-qsgd")}
+    assert found["hierfavg"] == 64 * whole and found["scaffold"] == 2 * found["hierfavg"]
+    assert found["hier-qsgd"] == 6 * whole + 64 * 4  # sign and 17 levels; a norm for each of four tensors
+    personal = BASE.with_("method", "japp")
+    assert backhaul_bits(personal) == 64 * (whole - 10 * 8)  # its last layer stays on the devices
 
 
 def test_device_memory_is_that_of_the_declared_slots(table):
@@ -321,223 +374,3 @@ def test_every_table_is_rectangular_and_latex_has_each_row_escaped(table):
         escaped("a_b & 5 % ± {x} \\ −1") == r"a\_b \& 5 \% $\pm$ \{x\} \textbackslash{} $-$1"
         and escaped("-2") == "$-$2"
     )
-
-
-# The command
-
-
-@pytest.fixture(scope="module")
-def played(tmp_path_factory):
-    """A league of one method and one seed on a tiny federation, played in this process."""
-    folder = tmp_path_factory.mktemp("league")
-    words = ["league", "--scenario", str(tiny_file(folder, global_rounds=1)), "--methods", "fp32", "--quick"]
-    words += ["rounds.edge_rounds=1", "--out", str(folder / "out"), "--engine", "serial"]
-    assert main(words) == 0
-    return folder / "out", words
-
-
-def test_the_command_writes_tables_a_picture_and_a_page(played):
-    out, _ = played
-    rows = list(csv.DictReader((out / "league.csv").read_text().splitlines()))
-    assert [row["method"] for row in rows if row["is_method"] == "True"].count("fp32") == 1 and len(rows) == 6
-    assert {path.name for path in out.glob("league*")} == {
-        "league.csv", "league.tex", "league.html", "league.json", "league-A.png", "league-A.pdf", "league-A.svg",
-    }  # fmt: skip
-    page = (out / "league.html").read_text()
-    assert "data:image/png;base64" in page and "<script" not in page and "How to read it" in page
-
-
-def test_the_same_command_repeats_nothing_and_a_damaged_run_alone(played, capsys):
-    out, words = played
-    before = {path: path.stat().st_mtime_ns for path in out.glob("runs/*/records.jsonl")}
-    victim = next(iter(before)).parent
-    (victim / "final.safetensors").unlink()
-    assert main(words) == 0
-    after = {path: path.stat().st_mtime_ns for path in out.glob("runs/*/records.jsonl")}
-    assert (
-        set(after) == set(before)
-        and f"{len(before) - 1} of {len(before)} runs were finished" in capsys.readouterr().err
-    )
-    assert all(after[path] == before[path] for path in before if path.parent != victim)
-
-
-def test_a_league_goes_on_from_the_ledger_of_another_without_its_folders(played, tmp_path, capsys):
-    out, words = played
-    ledger = out / "played.jsonl"
-    here = [*words[:-4], "--out", str(tmp_path / "out"), "--engine", "serial", "--ledger", str(ledger)]
-    assert main(here) == 0
-    assert "0 ranked runs; 6 are recorded already" in capsys.readouterr().err
-    assert not list((tmp_path / "out" / "runs").iterdir())
-    for name in ("league.csv", "league.tex", "played.jsonl"):
-        assert (tmp_path / "out" / name).read_bytes() == (out / name).read_bytes()
-
-
-def test_a_league_so_far_runs_nothing_and_says_how_much_there_is(played, tmp_path, capsys):
-    out, words = played
-    here = [*words[:-4], "--out", str(tmp_path / "out"), "--partial"]
-    assert main(here) == 2 and not (tmp_path / "out").exists()
-    assert "--partial needs a league that has been begun" in capsys.readouterr().err
-    ledger = tmp_path / "three.jsonl"
-    ledger.write_text("".join((out / "played.jsonl").read_text().splitlines(keepends=True)[:3]))
-    assert main([*here, "--ledger", str(ledger)]) == 0
-    assert not (tmp_path / "out" / "runs").exists()
-    assert "so far 3 of 6 runs" in json.loads((tmp_path / "out" / "league.json").read_text())["note"]
-    assert (tmp_path / "out" / "played.jsonl").read_bytes() == ledger.read_bytes()
-
-
-def test_the_untuned_accuracy_says_on_how_many_seeds_it_rests_if_not_on_all():
-    runs = {seed: run_of(0.5) for seed in range(3)}
-    entry = next(one for one in lineup(BASE, TRACKS["A"], ["fp32"]).entries if one.name == FP32)
-    for untuned, text in (({0: runs[0]}, "50.00 (1 seed)"), (runs, "50.00 ± 0.00")):
-        result = Result(entry=entry, runs=runs, untuned=untuned)
-        found = standings(TRACKS["A"], [result], seeds=(0, 1, 2), horizon_s=1.0)
-        assert shown(found)[1].rows[0][-1] == text
-
-
-def test_sigterm_stops_a_league_like_ctrl_c_with_its_ledger_written(played, tmp_path, capsys, monkeypatch):
-    _, words = played
-    before = signal.signal(signal.SIGTERM, lambda *_: None)
-
-    def words_of_the_first(*_: object) -> str:
-        os.kill(os.getpid(), signal.SIGTERM)
-        return "finished"
-
-    monkeypatch.setattr("airprune.cli.campaign._words", words_of_the_first)
-    try:
-        assert main([*words[:-4], "--out", str(tmp_path / "out"), "--engine", "serial"]) == 130
-    finally:
-        signal.signal(signal.SIGTERM, before)
-    assert "Stopped with " in capsys.readouterr().err
-    assert len(read_ledger(tmp_path / "out" / "played.jsonl")) == 1
-
-
-def test_a_ledger_gives_back_what_was_measured_to_the_bit(tmp_path):
-    conduct = RunStatistics(
-        mean_ratio=0.1 + 0.2, max_ratio=math.nan, late_share=1 / 3, min_count=math.inf, uncovered=0.0
-    )
-    line = Line(
-        run="a",
-        label="A fp32, seed 0",
-        where={"cores": 2},
-        played=FinishedRun(tests=run_of(1 / 3).tests, conduct=conduct),
-    )
-    write_ledger(tmp_path / "x.jsonl", [line])
-    (read,) = read_ledger(tmp_path / "x.jsonl").values()
-    assert repr(read) == repr(line)
-
-
-@pytest.mark.parametrize(
-    "text", ["{}", "[1]", "nonsense", '{"run": "a", "label": "b", "where": {}, "played": {"tests": 3}}']
-)
-def test_a_file_that_is_no_ledger_is_refused_in_one_sentence(text, tmp_path, capsys):
-    (tmp_path / "x.jsonl").write_text(text + "\n")
-    assert main(["league", "--quick", "--ledger", str(tmp_path / "x.jsonl"), "--out", str(tmp_path / "out")]) == 2
-    error = capsys.readouterr().err
-    assert "--ledger must be a file that a league wrote" in error and error.count("\n") == 1
-    assert not (tmp_path / "out").exists()
-
-
-def test_an_untuned_league_has_no_tuning_runs_and_says_so():
-    schedule = SCHEDULES["default"].untuned()
-    assert not schedule.is_tuned and schedule.seeds == SCHEDULES["default"].seeds and "untuned" in schedule.note
-
-
-def test_a_league_on_other_seeds_says_how_many():
-    few, one = SCHEDULES["default"].on((0, 1)), SCHEDULES["quick"].on((7,))
-    assert few.seeds == (0, 1) and ", 2 seeds, " in few.note and ", 1 seed, " in one.note
-
-
-@pytest.mark.parametrize(
-    ("words", "sentence"),
-    [
-        (["--ledger", "/dev/null/none"], "--ledger must be a file that a league wrote"),
-        (["--quick", "--full"], "--quick and --full exclude each other"),
-        (["--track", "Q"], "track"),
-        (["--track", ","], "--track must name at least one"),
-        (["--methods", "fp33"], "--methods"),
-        (["--methods", " , "], "--methods must name at least one method"),
-        (["--seeds", "4-1"], "--seeds must be like 0-4"),
-        (["--track", "D1", "--methods", "fedavg"], "None of --methods can take part in track D1"),
-        (["plan.deadline_s=auto", "method=adaptive-bits"], "A league needs a deadline in seconds"),
-        (["--scenario", "honest", "--track", "B"], "Track B needs the paper's clock"),
-    ],
-)
-def test_bad_input_is_one_sentence_and_exit_2(words, sentence, tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr("airprune.cli.league._play", lambda *_, **__: pytest.fail("it was not refused"))
-    assert main(["league", *words, "--out", str(tmp_path / "out")]) == 2
-    error = capsys.readouterr().err
-    assert sentence in error and error.count("\n") == 1 and not (tmp_path / "out").exists()
-
-
-def test_a_folder_with_a_run_is_refused(tmp_path):
-    (tmp_path / "scenario.toml").write_text("")
-    with pytest.raises(UsageError, match="holds a single run"):
-        _league_in(tmp_path)
-
-
-def _league_in(folder: Path) -> None:
-    from airprune.cli.league import _league
-
-    _league(
-        [], quick=True, full=False, untuned=False, track="A", methods=None, scenario=None, seeds=None, ledger=None,
-        out=folder, options={},
-    )  # fmt: skip
-
-
-def test_a_tuned_league_tries_on_held_out_images_and_ranks_the_best_values_and_the_untuned(tmp_path, monkeypatch):
-    """As if the accuracy of a run were its learning rate."""
-    league = dataclasses.replace(tiny_league(tmp_path), is_tuned=True)
-    trials = league.tuning_runs()
-    assert {run.scenario.data.judge_on for run in trials} == {"held-out"} and {r.scenario.seed for r in trials} == {
-        100,
-        101,
-    }
-    monkeypatch.setattr(RunStore, "finished", lambda store, run: run_of(run.scenario.train.learning_rate))
-    matches = [run for run in league.ranked_runs() if run.label.startswith(f"A {SEED}, ")]
-    beside = [run for run in league.untuned_runs() if run.label.startswith(f"A {SEED}, ")]
-    assert [run.scenario.train.learning_rate for run in matches] == [0.1, 0.1, 0.1]
-    assert [run.scenario.train.learning_rate for run in beside] == [0.01, 0.01, 0.01]
-    assert {run.scenario.data.judge_on for run in (*matches, *beside)} == {"test"}
-    (found,) = league.standings({})
-    row = found.row(SEED)
-    assert (row.accuracy[By.ROUNDS].mean, row.untuned.mean, row.result.num_tuned) == (
-        pytest.approx(0.1),
-        pytest.approx(0.01),
-        4,
-    )
-
-
-def test_a_run_that_failed_leaves_a_row_with_its_reason(tmp_path):
-    league = tiny_league(tmp_path)
-    failed = next(run.folder_name for run in league.ranked_runs() if run.label.startswith(f"A {FP32}, "))
-    (found,) = league.standings({failed: "It has no plan."})
-    assert found.row(FP32).result.trouble == "It has no plan." and found.row(FP32).accuracy[By.TIME] is None
-    assert any("It has no plan." in note for note in document_of([found], [], **ABOUT)["divisions"][0]["notes"])
-
-
-# Methods that the recorded league does not have yet: once it has, the test below says so.
-NOT_RECORDED = {
-    *("fixed-16", "fixed-8", "fixed-4", "fixed-2", "topk-1", "stc"),
-    *("minmax-pruning", "drop-stragglers", "fewer-steps", "fednova"),
-}
-
-
-def test_the_recorded_league_has_every_run_under_the_name_that_a_league_asks_for():
-    runs = rekey_ledger.runs_of(RECORDED)
-    asked = {run.folder_name for run in runs if run.scenario.method not in NOT_RECORDED}
-    assert asked == set(read_ledger(RECORDED)) and len(asked) > 1000
-
-
-def test_a_ledger_is_rekeyed_by_its_scenarios_and_nothing_else_of_it_changes(tmp_path):
-    ledger, scenarios = tmp_path / "played.jsonl", tmp_path / "scenarios.json"
-    runs = [league_run("one", BASE, seed) for seed in (0, 1)]
-    some = list(read_ledger(RECORDED).values())[:2]
-    lines = [dataclasses.replace(line, label=f"run {n}") for n, line in enumerate(some)]
-    named = [dataclasses.replace(line, run=f"old-{n}") for n, line in enumerate(lines)]
-    write_ledger(ledger, named)
-    scenarios.write_text(json.dumps({f"old-{n}": run.scenario.to_dict() for n, run in enumerate(runs)}))
-    rekey_ledger.rekey(ledger, scenarios)
-    now = [dataclasses.replace(line, run=run.folder_name) for line, run in zip(lines, runs, strict=True)]
-    assert ledger.read_text() == "".join(f"{line.text()}\n" for line in now)
-    with pytest.raises(SystemExit, match="has no scenario of 2 runs, the first: run 0"):
-        rekey_ledger.rekey(ledger, scenarios)

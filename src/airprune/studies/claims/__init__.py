@@ -55,7 +55,7 @@ class Judgement:
         }
 
 
-_DECISION = ("seeds", "effect", "interval", "delta", "seeds_needed")
+_DECISION = ("seeds", "effect", "interval", "delta", "seeds_needed", "unit")
 
 
 @dataclass(frozen=True, kw_only=True)

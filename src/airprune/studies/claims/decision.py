@@ -79,6 +79,7 @@ class Decision:
       low, high: its interval at the confidence of a look; infinite for a single seed.
       seeds_needed: of a claim that cannot be decided, the seeds that would decide it at the observed mean and variance;
         None if unknown.
+      unit: of effect, interval and δ: `accuracy`, `loss`, or `share saved`.
     """
 
     verdict: Verdict
@@ -88,11 +89,12 @@ class Decision:
     high: float
     delta: float
     seeds_needed: int | None = None
+    unit: str = "accuracy"
 
-    def scaled(self, to_shown: Callable[[float], float]) -> Decision:
+    def scaled(self, to_shown: Callable[[float], float], unit: str) -> Decision:
         """Returns the same decision with its numbers in another unit, given by a rising function that keeps 0."""
-        shown = {name: to_shown(getattr(self, name)) for name in ("effect", "low", "high", "delta")}
-        return replace(self, **shown)
+        effect, low, high, delta = map(to_shown, (self.effect, self.low, self.high, self.delta))
+        return replace(self, effect=effect, low=low, high=high, delta=delta, unit=unit)
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -101,6 +103,7 @@ class Decision:
             "interval": [_finite(self.low), _finite(self.high)],
             "delta": self.delta,
             "seeds_needed": self.seeds_needed,
+            "unit": self.unit,
         }
 
 

@@ -102,7 +102,6 @@ class LeagueClaim(Claim[[Arms]]):
         return arm.with_values({key: usual.get(key) for key in self.same_model if key in mine})
 
 
-
 def applicable(found: Sequence[LeagueClaim], base: Scenario) -> list[LeagueClaim]:
     """Returns the claims whose methods are registered and whose arms are valid on this scenario."""
     return [claim for claim in found if all(name in METHODS for name in claim.needs) and _fits(claim, base)]
@@ -136,7 +135,7 @@ def trials(
 ) -> Trials:
     """Returns the runs of a claim for these seeds, or the tuning runs that come first."""
     arms = claim.scenarios(base)
-    knobs: dict[str, Mapping[str, Any]] = dict.fromkeys(arms, {})
+    knobs: dict[str, Mapping[str, Any]] = {name: {} for name in arms}
     tunes = is_tuned and claim.is_trained
     missing: list[CampaignRun] = []
     for name, scenario in arms.items() if tunes else ():

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from airprune.runs.durations import Workload, workload_of
 from airprune.scenario import Scenario
+from airprune.text import counted
 
 # Start and end of a run, measured on the presets.
 _RUN_S = 3.0
@@ -29,7 +30,7 @@ class Left:
         return Left(self.num_runs + num_runs, self.at_most + at_most, cpu_s)
 
     def __str__(self) -> str:
-        runs = f"about {self.num_runs:,} runs"
+        runs = f"about {counted(self.num_runs, 'run')}"
         if self.at_most > self.num_runs:
             runs += f" (at most {self.at_most:,})"
         return runs if self.cpu_s is None else f"{runs}, {hours_text(self.cpu_s)} of CPU time"

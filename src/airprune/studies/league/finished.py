@@ -44,7 +44,7 @@ class FinishedRun:
     """Every test of the cloud models of one finished run, and its statistics. The names are keys of the ledger.
 
     Attributes:
-      links: bits since the start, by link and global round.
+      links: bits since the start, by link and global round; downlinks only where they were charged.
     """
 
     tests: tuple[Evaluation, ...]

@@ -25,6 +25,7 @@ class Purpose(StrEnum):
     RANKED = "ranked"
     UNTUNED = "untuned"
     CLAIM = "claim"
+    ABLATION = "ablation"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -239,14 +239,17 @@ def _differs(result: Result, same: Result) -> str:
 
 
 def _same_as(results: Mapping[str, Result]) -> dict[str, str]:
-    """Returns for each method that learns the same as another one the plainest of those: with the fewest settings."""
+    """Returns for each method that learns the same as others the plainest of them: with the fewest settings.
+
+    The two that others are compared with come first.
+    """
     groups: dict[str, list[str]] = {}
     for name, result in results.items():
         if result.runs and not result.num_diverged:
             groups.setdefault(repr(sorted(result.curves.items())), []).append(name)
     found: dict[str, str] = {}
     for names in groups.values():
-        plainest = min(names, key=lambda name: len(METHODS[name].settings) if name in METHODS else 0)
+        plainest = min(names, key=lambda name: (name not in (SEED, FP32), len(METHODS[name].settings)))
         found |= {name: plainest for name in names if name != plainest}
     return found
 

@@ -39,7 +39,9 @@ def series_trend(rows: Rows, measure: str, series: Mapping[str, str], *, rising:
     """Judges whether a measure's last value rises (or falls) along series, given by level."""
     values = [last_by_seed(rows, measure, series=name) for name in series.values()]
     what = f"{about}{measure.replace('_', ' ')}"
-    return judge_trend(list(series), values, rising=rising, delta=DELTA[measure], what=what)
+    return judge_trend(
+        list(series), values, rising=rising, delta=DELTA[measure], what=what, unit=measure.removeprefix("test_")
+    )
 
 
 def claims_about(

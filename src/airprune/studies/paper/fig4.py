@@ -93,7 +93,13 @@ def _about_half(measure: str, what: str) -> Judge:
         verdict = Verdict.of(is_decided[0], partly=mean > 0.25) if any(is_decided) else Verdict.UNDECIDED
         ending = "" if any(is_decided) else f"; the interval contains {low if lowest < low else high:.0%}"
         decision = Decision(
-            verdict=verdict, seeds=len(saved), effect=mean, low=lowest, high=highest, delta=(high - low) / 2.0
+            verdict=verdict,
+            seeds=len(saved),
+            effect=mean,
+            low=lowest,
+            high=highest,
+            delta=(high - low) / 2.0,
+            unit="share saved",
         )
         return Judgement(verdict, f"{sentence}{ending}.", numbers, decision)
 
