@@ -2,7 +2,7 @@
 
 .venv/bin/python tools/claims_table.py [--league LEAGUE_JSON] [--reproduction CLAIMS_JSON]
 
-LEAGUE_JSON is the `league.json` of `airprune league --claims`, CLAIMS_JSON the `claims.json` of `airprune reproduce all`.
+LEAGUE_JSON is `league.json` of `airprune league --claims`, CLAIMS_JSON is `claims.json` of `airprune reproduce all`.
 Verdicts that are not given stay as the page has them; a claim without one is shown as not run yet. Old verdicts are in
 tools/old_verdicts.json, collected from the pages of league and reproduction before the rules of docs/league.md applied.
 """
@@ -36,10 +36,11 @@ HEAD = "| claim | source | old verdict | verdict | seeds | effect | why it chang
 LEAGUE, PAPER, COMPARED = "league", "paper", "compared"
 LEAD = """# Claims and their verdicts
 
-Every claim that airprune judges: those of the methods' sources, by `airprune league --claims`, and those of the paper, by
-`airprune reproduce all`. [Run a league](league.md#claims) has the rules: tuned arms, the source's own comparison, a smallest
-effect that matters, 5, 10 or 20 seeds. The first two tables set each verdict beside the one that came before these rules, and say
-why it changed. An effect is a difference in points of accuracy, or the share of a cost that is saved, with its interval."""
+Every claim that airprune judges: those of the methods' sources, by `airprune league --claims`, and those of the
+paper, by `airprune reproduce all`. [Run a league](league.md#claims) has the rules: tuned arms, the source's own
+comparison, a smallest effect that matters, 5, 10 or 20 seeds. The first two tables set each verdict beside the one that
+came before these rules, and say why it changed. An effect is a difference in points of accuracy, or the share of a cost
+that is saved, with its interval."""
 
 
 def cell(text: object) -> str:
@@ -154,8 +155,8 @@ def page_text(
                 f"{len(CLAIMS)} claims; {counted(leagues.splitlines())}.",
                 leagues,
                 "## Claims of the paper",
-                f"{len(PAPER_CLAIMS)} claims; {counted(papers.splitlines())}. Arms have the preset's learning rate unless the "
-                "claim says tuned; costs of a schedule do not depend on it.",
+                f"{len(PAPER_CLAIMS)} claims; {counted(papers.splitlines())}. Arms have the preset's learning rate "
+                "unless the claim says tuned; costs of a schedule do not depend on it.",
                 papers,
                 "## What is compared",
                 marked(COMPARED, comparisons(CLAIMS)),

@@ -358,4 +358,3 @@ def test_the_cost_of_claims_counts_shared_arms_once():
         row.first == row.tuning == 0 for row in claims.cost(CLAIMS, BASE, shared) if row.name != "fog-saves-time"
     )
     assert claims.cost_text(list(rows.values())).splitlines()[-1].startswith("all")
-

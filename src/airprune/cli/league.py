@@ -54,6 +54,9 @@ def league(
     claims: Annotated[
         bool, typer.Option("--claims", help="Also test the claims of the methods' sources; more runs.")
     ] = False,
+    ablations: Annotated[
+        bool, typer.Option("--ablations", help="Also switch off parts of the paper's method and of adaptive-bits.")
+    ] = False,
     scenario: Annotated[
         str | None,
         typer.Option(metavar="SCENARIO", help="Preset or TOML file with its own rounds.  [default: the schedule's]"),
@@ -94,6 +97,7 @@ def league(
         track=track,
         methods=methods,
         with_claims=claims,
+        with_ablations=ablations,
         scenario=scenario,
         seeds=seeds,
         ledger=ledger,
@@ -124,6 +128,7 @@ def _league(
     track: str,
     methods: str | None,
     with_claims: bool,
+    with_ablations: bool,
     scenario: str | None,
     seeds: str | None,
     ledger: Path | None,
@@ -161,6 +166,7 @@ def _league(
         is_tuned=schedule.is_tuned,
         is_beside=untuned,
         claims=tuple(applicable(CLAIMS, base)) if with_claims else (),
+        has_ablations=with_ablations,
         out=out or Path("runs") / f"league-{schedule.name}",
         engine=base.engine,
         recorded={} if ledger is None else read_ledger(ledger),
@@ -245,5 +251,7 @@ def _print(document: Mapping[str, Any]) -> None:
             table.add_row(*map(escape, row))
         print_table(table, keys=2)
         stdout_console().print()
+    for ablation in document.get("ablations", []):
+        stdout_console().print(f"{ablation['title']}: {ablation['conclusion']}", markup=False)
     for claim in document["claims"]:
         stdout_console().print(f"{claim['verdict']}: {claim['text']} {claim['reason']}", markup=False)

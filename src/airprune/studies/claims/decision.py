@@ -93,8 +93,8 @@ class Decision:
 
     def scaled(self, to_shown: Callable[[float], float], unit: str) -> Decision:
         """Returns the same decision with its numbers in another unit, given by a rising function that keeps 0."""
-        shown = {name: to_shown(getattr(self, name)) for name in ("effect", "low", "high", "delta")}
-        return replace(self, unit=unit, **shown)
+        effect, low, high, delta = map(to_shown, (self.effect, self.low, self.high, self.delta))
+        return replace(self, effect=effect, low=low, high=high, delta=delta, unit=unit)
 
     def as_json(self) -> dict[str, Any]:
         return {

@@ -24,6 +24,12 @@ from airprune.text import counted, number
 ONE_SEED = "one seed has no interval; give several, e.g. --seeds 0-4"
 
 
+def points_text(differences: np.ndarray) -> str:
+    """Returns a mean difference of accuracies in points with half of its 95 % interval: +1.2 ± 0.4."""
+    found = Estimate.of(list(100.0 * differences))
+    return f"{found.mean:+.1f}" + ("" if math.isnan(found.half_width) else f" ± {found.half_width:.1f}")
+
+
 def judge_difference(
     first: np.ndarray,
     second: np.ndarray,
@@ -181,7 +187,8 @@ def _trend_look(
     ends = sign * (by_level[-1] - by_level[0])
     decision = look_at(list(ends), Aim.BETTER, delta=delta, looks=looks)
     numbers = {level: Estimate.of(list(values)).text(".4f") for level, values in zip(levels, by_level, strict=True)}
-    said = f"{what} from {levels[0]} to {levels[-1]}: {numbers[levels[0]]} → {numbers[levels[-1]]}; {counted(count, 'seed')}"
+    first, last = levels[0], levels[-1]
+    said = f"{what} from {first} to {last}: {numbers[first]} → {numbers[last]}; {counted(count, 'seed')}"
     ranks = [np.argsort(np.argsort(sign * values)) for values in np.transpose(by_level)]
     order = float(np.mean([np.corrcoef(mine, np.arange(len(mine)))[0, 1] for mine in ranks]))
     numbers["rank correlation"] = f"{order:.2f}"

@@ -13,6 +13,7 @@ tables       the same as CSV, LaTeX and text
 figure       accuracy against seconds, bits and joules
 judges       rules that compare the arms of a claim
 claims       claims that are judged by runs
+ablations    which part of a method does the work
 sources      the claims of the methods' sources
 page         one self-contained HTML report
 document     all of it as plain data

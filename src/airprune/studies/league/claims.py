@@ -135,7 +135,7 @@ def trials(
 ) -> Trials:
     """Returns the runs of a claim for these seeds, or the tuning runs that come first."""
     arms = claim.scenarios(base)
-    knobs: dict[str, Mapping[str, Any]] = dict.fromkeys(arms, {})
+    knobs: dict[str, Mapping[str, Any]] = {name: {} for name in arms}
     tunes = is_tuned and claim.is_trained
     missing: list[CampaignRun] = []
     for name, scenario in arms.items() if tunes else ():

@@ -25,8 +25,9 @@ from airprune.results.figures.curves import figure_files, save_figure
 from airprune.runs.layout import RunFolder
 from airprune.scenario import Scenario
 from airprune.studies.campaign import MAX_RUNS, CampaignRun
-from airprune.studies.league import claims, tuning
+from airprune.studies.league import ablations, claims, tuning
 from airprune.studies.league.claims import LeagueClaim
+from airprune.studies.league.ablations import AblationResult
 from airprune.studies.league.document import DOCUMENT, document_of, figure_name
 from airprune.studies.league.effort import Left, Load
 from airprune.studies.league.figure import league_figure
@@ -60,6 +61,7 @@ class League:
       is_tuned: True if every method is tuned first.
       is_beside: True if every tuned method is also run with the scenario's own values.
       claims: those that are judged.
+      has_ablations: True if the ablations of `ablations` are run.
       recorded: runs that other leagues have finished, by folder name.
     """
 
@@ -73,6 +75,7 @@ class League:
     engine: Any
     is_beside: bool = False
     claims: tuple[LeagueClaim, ...] = ()
+    has_ablations: bool = False
     recorded: Mapping[str, Line] = field(default_factory=dict)
 
     def check(self) -> None:
@@ -143,7 +146,13 @@ class League:
             found |= {run.folder_name: run for run in self.wanted_by(track, entry)}
         if waiting and len(found) < at_least:
             found |= {run.folder_name: run for run in self.wanted_by_claims()}
+        if len(found) < at_least:
+            found |= {run.folder_name: run for run in self.wanted_by_ablations()}
         return list(found.values())
+
+    def wanted_by_ablations(self) -> list[CampaignRun]:
+        """Returns the runs that ablations lack."""
+        return ablations.ablation_runs(self.base, self.store) if self.has_ablations else []
 
     def wanted_by_claims(self) -> list[CampaignRun]:
         """Returns the runs that claims need next; seeds are added until each is decided, unless there are few."""
@@ -153,8 +162,11 @@ class League:
     def open_cells(self) -> list[str]:
         """Returns the rows that are not complete, and the claims if runs are missing for them."""
         found = [f"{track.name} {entry.name}" for track, entry in self.cells() if self.wanted_by(track, entry)]
-        missing = len(self.wanted_by_claims())
-        return [*found, f"claims ({missing:,} runs at least)"] if missing else found
+        if missing := len(self.wanted_by_claims()):
+            found.append(f"claims ({missing:,} runs at least)")
+        if missing := len(self.wanted_by_ablations()):
+            found.append(f"ablations ({missing:,} runs)")
+        return found
 
     def left(self) -> Left:
         """Returns the work that is left, as races usually go; of claims only the runs that are known to be missing."""
@@ -272,6 +284,10 @@ class League:
         """Returns each claim with its verdict."""
         return claims.verdicts(self.claims, self.base, self.store, is_tuned=self.is_tuned)
 
+    def ablations(self) -> list[AblationResult]:
+        """Returns the ablations that have a complete seed."""
+        return ablations.ablation_results(self.base, self.store) if self.has_ablations else []
+
     def so_far(self) -> League:
         """Returns the same league, whose note says how many rows are complete if not all are."""
         missing = len(self.open_cells())
@@ -296,6 +312,7 @@ class League:
             "is_tuned": self.is_tuned,
             "is_beside": self.is_beside,
             "claims": [claim.name for claim in self.claims],
+            "has_ablations": self.has_ablations,
         }
 
     def document(
@@ -315,6 +332,7 @@ class League:
                 "runs": len(costs_s),
                 "cpu_hours": math.fsum(cost_s for cost_s in costs_s if cost_s is not None) / 3600.0,
                 "dropped": list(dropped),
+                "ablations": [one.as_json() for one in self.ablations()],
             },
         )
 
@@ -330,6 +348,9 @@ class League:
         for one in found:
             figure = league_figure(one, caption=f"Track {one.track.name}, {one.track.title} · {self.note}")
             save_figure(figure, *figure_files(self.out / figure_name(one.track.name)))
+        for ablated in self.ablations():
+            stem = self.out / ablations.figure_name(ablated.ablation.name)
+            save_figure(ablations.figure(ablated), *figure_files(stem))
         write_page(self.out, document)
         text = json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
         write_text_atomic(self.out / DOCUMENT, text, follow_link=False)  # last: a reader that sees it finds the rest

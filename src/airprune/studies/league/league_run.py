@@ -26,6 +26,7 @@ class Purpose(StrEnum):
     RANKED = "ranked"
     UNTUNED = "untuned"
     CLAIM = "claim"
+    ABLATION = "ablation"
 
 
 @dataclass(frozen=True, kw_only=True)

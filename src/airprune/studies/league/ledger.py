@@ -42,7 +42,7 @@ class Line:
     Attributes:
       run: the name of its folder: the first 16 digits of `scenario`.
       label: track, method, tuned values and seed in words.
-      purpose: "tuning", "ranked", "untuned" or "claim".
+      purpose: "tuning", "ranked", "untuned", "claim" or "ablation".
       track, method: the table it is for, and its row there; no track for a claim.
       tuned: the tuned values; empty if the run has the scenario's own.
       scenario: the hash of the scenario.

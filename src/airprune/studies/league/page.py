@@ -49,6 +49,7 @@ def page(folder: Path, document: Mapping[str, Any]) -> Page:
         sections=[
             *(Section(f"Track {one['name']}: {one['title']}", _track(folder, one)) for one in tracks),
             Section("Claims", _claims(document["claims"])),
+            Section("Ablations", [part for one in document.get("ablations", []) for part in _ablation(folder, one)]),
             Section("Not run", _dropped(document.get("dropped", []))),
             Section("Files", [_files()]),
             environment_section(environment(), "The machine that made this report."),
@@ -141,6 +142,15 @@ def _claims(claims: Sequence[dict[str, Any]]) -> list[Markup]:
     facts: dict[str, object] = {verdict.value: count for verdict, count in verdict_counts(claims).items()}
     about = "Claims are in our words; their arms are tuned as the methods are, and run on more seeds until decided."
     return [tiles(facts), claims_table(claims, _CLAIMS), note(about)]
+
+
+def _ablation(folder: Path, found: Mapping[str, Any]) -> list[Markup]:
+    """Returns an ablation's figure with its conclusion."""
+    stem = Path(found["picture"]).stem
+    links = [link(name, name) for name in (f"{stem}.png", f"{stem}.pdf", f"{stem}.svg")]
+    alt = f"{found['title']}: {found['conclusion']}"
+    picture = image(folder / found["picture"], alt=alt, caption=captioned(found["title"], links), class_="wide")
+    return [element("h3", found["title"]), picture, paragraph(found["conclusion"])]
 
 
 def _files() -> Markup:

@@ -123,6 +123,7 @@ def league_again(document: Mapping[str, Any], ledger: Ledger, *, engine: Any = N
             is_tuned=bool(about["is_tuned"]),
             is_beside=bool(about["is_beside"]),
             claims=tuple(claim for claim in applicable(CLAIMS, base) if claim.name in names) if names else (),
+            has_ablations=bool(about.get("has_ablations")),
             out=Path("no-such-league"),
             engine=engine or base.engine,
             recorded=ledger,
@@ -141,6 +142,8 @@ def faults_of_tables(recorded: Recorded, league: League) -> list[str]:
     if recorded.document is not None:
         for key in ("divisions", "claims"):
             faults += differences(recorded.document.get(key), again[key], key)
+        if league.has_ablations:
+            faults += differences(recorded.document.get("ablations"), again["ablations"], "ablations")
     if recorded.table is not None:
         faults += differences(recorded.table, _as_csv(found), "csv")
     return faults

@@ -18,7 +18,7 @@ from airprune.studies.paper.training import TrainingFigure
 from airprune.theory.convergence import convergence_bound
 
 # The probe of Assumption 2–4's constants costs several full passes per device and round, so one short run serves. The
-# theorem is about plain SGD, and about weights that some device of every edge keeps: at 40 ms a device of each is whole.
+# theorem is about plain SGD, and about weights that some device of every edge keeps: at 40 ms one of each is whole.
 FIGURE = TrainingFigure(
     name="bound",
     title="Theorem 1",

@@ -10,11 +10,10 @@ from __future__ import annotations
 from matplotlib.figure import Figure
 
 from airprune.results.figures.curves import curve_axes, new_figure, note, outside_legend
-from airprune.results.statistics import Estimate
 from airprune.results.tidy import Rows, last_by_seed, select, values
 from airprune.studies.claims import Judgement
 from airprune.studies.claims.decision import DELTA, Aim
-from airprune.studies.claims.intervals import judge_difference
+from airprune.studies.claims.intervals import judge_difference, points_text
 from airprune.studies.paper.claim import Tables, claims_about
 from airprune.studies.paper.training import TrainingFigure
 
@@ -49,10 +48,9 @@ def sentence(rows: Rows, preset: str) -> str:
     if not {"min-max", WHOLE} <= set(values(mine, "series") if mine else []):
         return ""
     fair, whole = (last_by_seed(mine, "test_accuracy", series=name) for name in ("min-max", WHOLE))
-    gap = Estimate.of(list(fair - whole)).text("+.1f", scale=100.0)
     return (
         f"With fair shares (min-max) and tuned learning rates ({PRUNING_RATE:g}, without pruning {WHOLE_RATE:g}) the "
-        f"paper's masks differ from no pruning by {gap} points."
+        f"paper's masks differ from no pruning by {points_text(fair - whole)} points."
     )
 
 

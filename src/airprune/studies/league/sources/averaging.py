@@ -108,8 +108,8 @@ CLAIMS: tuple[LeagueClaim, ...] = (
         name="h-sgd-lies-between",
         where="Wang, Wang, Chen, Ji",
         text="H-SGD lies between local SGD with the short and with the long period.",
-        statement="Demystifying why local aggregation helps: the bound of H-SGD with random groups is enclosed by those "
-        "of local SGD with the local and with the global period.",
+        statement="Demystifying why local aggregation helps: the bound of H-SGD with random groups is enclosed by "
+        "those of local SGD with the local and with the global period.",
         baseline="local SGD averaged over all devices, after each local and after each global period",
         assumption="non-IID data, random groups, equally many gradient steps",
         measure="accuracy after equally many gradient steps",
@@ -124,8 +124,8 @@ CLAIMS: tuple[LeagueClaim, ...] = (
         name="lost-updates-of-moving-devices-hurt",
         where="Feng et al.",
         text="Accuracy falls as more devices move, if their updates are lost.",
-        statement="Mobility-aware cluster FL: devices that leave an edge during a round interrupt training, and accuracy "
-        "falls with their mobility.",
+        statement="Mobility-aware cluster FL: devices that leave an edge during a round interrupt training, and "
+        "accuracy falls with their mobility.",
         baseline="devices that do not move",
         assumption="non-IID data, updates of moving devices are lost",
         measure="accuracy after equally many rounds",
@@ -138,8 +138,8 @@ CLAIMS: tuple[LeagueClaim, ...] = (
         name="moving-devices-mix-data",
         where="Chen et al.",
         text="Accuracy rises as more devices move between edges of non-IID data, if they take their updates along.",
-        statement="Mobility accelerates learning: devices that move between edges mix their data and raise the accuracy "
-        "of hierarchical FL.",
+        statement="Mobility accelerates learning: devices that move between edges mix their data and raise the "
+        "accuracy of hierarchical FL.",
         baseline="devices that do not move",
         assumption="data differ between edges, updates go to the new edge",
         measure="accuracy after equally many rounds",

@@ -65,8 +65,8 @@ CLAIMS: tuple[LeagueClaim, ...] = (
         name="taylor-beats-magnitude",
         where="Molchanov et al.",
         text="Masks ranked by Taylor scores are more accurate than by magnitude, at ρ = 0.7.",
-        statement="Importance estimation for neural network pruning: Taylor scores keep more accuracy than magnitude at "
-        "the same number of weights.",
+        statement="Importance estimation for neural network pruning: Taylor scores keep more accuracy than magnitude "
+        "at the same number of weights.",
         baseline="magnitude at the same number of weights",
         assumption="the same ratio for both",
         measure="accuracy at ρ = 0.7",
@@ -79,7 +79,7 @@ CLAIMS: tuple[LeagueClaim, ...] = (
         name="frozen-beats-zeroed",
         where="partial training (FedPT, FedPart, FedPLT); our question",
         text="Weights that do not fit had better keep their value than become zero.",
-        statement="Partial training keeps untrained weights at their value; whether that beats zeroing is our question.",
+        statement="Partial training keeps untrained weights as they are; whether that beats zeroing is our question.",
         baseline="the paper's masks and shares with zeroed weights",
         assumption="equal masks, shares and bits",
         measure="accuracy after equally many rounds",
@@ -120,8 +120,8 @@ CLAIMS: tuple[LeagueClaim, ...] = (
         name="feedback-beats-a-fixed-mask",
         where="Lin et al.",
         text="Masks that may come back are more accurate than the largest weights chosen once.",
-        statement="Dynamic model pruning with feedback: dense weights moved by the pruned model's gradient recover from "
-        "wrong masks and beat pruning with fixed masks.",
+        statement="Dynamic model pruning with feedback: dense weights moved by the pruned model's gradient recover "
+        "from wrong masks and beat pruning with fixed masks.",
         baseline="magnitude pruning with a fixed mask, at the same density",
         assumption="equal density",
         measure="accuracy after equally many rounds",

@@ -90,8 +90,8 @@ def _wide(base: Scenario) -> Settings:
 
 WIDE = Scene(words="64 hidden units, and a deadline that grows with the number of weights", settings=_wide)
 UNEQUAL_WIDE = Scene(
-    words="64 hidden units; CPUs from 0.6 to 3 GHz and a deadline that whole models meet from about 2.3 GHz on, so that "
-    "sub-models differ in size",
+    words="64 hidden units; CPUs from 0.6 to 3 GHz and a deadline that whole models meet from about 2.3 GHz on, so "
+    "that sub-models differ in size",
     settings=lambda base: {
         "model.name": "cifar-cnn",
         "network.cpu_hz": 6e8,

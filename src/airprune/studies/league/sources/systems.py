@@ -60,8 +60,8 @@ CLAIMS: tuple[LeagueClaim, ...] = (
         name="phfl-saves-energy",
         where="Pervej, Jin, Dai",
         text="Pruning, clock and power together save energy at a small loss of accuracy.",
-        statement="Pruning tackles bandwidth scarcity: pruning, clock and power chosen together save energy and time at "
-        "a small loss of accuracy.",
+        statement="Pruning tackles bandwidth scarcity: pruning, clock and power chosen together save energy and time "
+        "at a small loss of accuracy.",
         baseline="hierarchical FL of whole models with full clock and power",
         assumption="deadline and energy budget per round; four tiers",
         measure="joules of equally many rounds; accuracy after them",
@@ -128,7 +128,7 @@ CLAIMS: tuple[LeagueClaim, ...] = (
     LeagueClaim(
         name="lans-save-time",
         where="Yuan et al.",
-        text="Averaging in local networks takes less time than FL over the wide one alone, and than edges on the radio.",
+        text="Averaging in local networks takes less time than FL over the wide one alone, and than radio edges.",
         statement="Hierarchical FL through LAN-WAN orchestration: frequent averages in LANs and rare ones over the WAN "
         "are faster than FL over the WAN, with far less WAN traffic.",
         baseline="FedAvg over the WAN, here the radio to the cloud; and HierFAVG, whose edges average as often",
@@ -143,8 +143,8 @@ CLAIMS: tuple[LeagueClaim, ...] = (
         name="groups-of-devices-save-uploads",
         where="Zhang, Liu, Liu, Argyriou, Han",
         text="Masters that upload for near devices save uploads at the same accuracy.",
-        statement="D2D-assisted FL: groups whose master uploads one model cut the traffic to the base station, the more "
-        "so the denser the cell, at the same accuracy.",
+        statement="D2D-assisted FL: groups whose master uploads one model cut the traffic to the base station, the "
+        "more so the denser the cell, at the same accuracy.",
         baseline="FL in which every device uploads",
         assumption="near devices reach each other directly; bits between devices are not traffic of the base station",
         measure="uplink bits of equally many rounds; accuracy after them",
@@ -159,8 +159,8 @@ CLAIMS: tuple[LeagueClaim, ...] = (
         name="tiers-save-uploads",
         where="Zhang, Deng, Mahmoodi",
         text="Pruning saves bits to an accuracy, against the same tiers of devices without pruning.",
-        statement="TT-Prune: pruning and bandwidth chosen together lower the communication of time-triggered FL by 40 % "
-        "at the same accuracy.",
+        statement="TT-Prune: pruning and bandwidth chosen together lower the communication of time-triggered FL by 40 "
+        "% at the same accuracy.",
         baseline="the same time-triggered tiers without pruning",
         assumption="devices of unequal speed in different tiers",
         measure="uplink bits to a target accuracy",
@@ -173,8 +173,8 @@ CLAIMS: tuple[LeagueClaim, ...] = (
         name="slack-factors-shorten-rounds",
         where="Wu, He, Lin, Mao",
         text="Quotas with slack factors need less time and energy to an accuracy when three devices in ten are lost.",
-        statement="HybridFL: slack factors and quota-triggered rounds shorten rounds and save energy to an accuracy with "
-        "unreliable devices.",
+        statement="HybridFL: slack factors and quota-triggered rounds shorten rounds and save energy to an accuracy "
+        "with unreliable devices.",
         baseline="HierFAVG that samples the same share of devices and waits for all of them",
         assumption="three devices in ten are lost, C = 0.3, equally many edge rounds",
         measure="time and joules to a target accuracy",

@@ -49,7 +49,7 @@ CLAIMS: tuple[LeagueClaim, ...] = (
         name="sign-is-comparable",
         where="Karimireddy et al.",
         text="One bit per weight is about as accurate as full precision, at far fewer uplink bits to the target.",
-        statement="Error feedback fixes SignSGD: signs with error feedback generalise as SGD does, compressed for free.",
+        statement="Error feedback fixes SignSGD: signs with error feedback generalise as SGD does, at one bit each.",
         baseline="updates in full precision (32 bits)",
         assumption="IID data, error feedback",
         measure="accuracy after equally many rounds; uplink bits to a target accuracy",
@@ -106,8 +106,8 @@ CLAIMS: tuple[LeagueClaim, ...] = (
         name="fewer-and-fewer-local-steps-are-ahead",
         where="Liu, Zhang, Song, Letaief",
         text="Local steps that decay with the loss are ahead of a constant number at equal simulated time.",
-        statement="Hierarchical FL with quantization: a number of local steps that falls with the loss beats a constant "
-        "one at equal time.",
+        statement="Hierarchical FL with quantization: a number of local steps that falls with the loss beats a "
+        "constant one at equal time.",
         baseline="the same quantised training with a constant number of local steps",
         assumption="local steps take a good part of a round's time",
         measure="accuracy at equal time",
@@ -120,8 +120,8 @@ CLAIMS: tuple[LeagueClaim, ...] = (
         name="signs-in-groups-save-bits",
         where="our reading of D2D sign-SGD",
         text="Votes of signs in groups reach the accuracy of masters' models with far fewer uplink bits.",
-        statement="The paper's words on D2D sign-SGD: lower communication cost than D2D-FedAvg. Its source could not be "
-        "identified.",
+        statement="The paper's words on D2D sign-SGD: lower communication cost than D2D-FedAvg. Its source could not "
+        "be identified.",
         baseline="D2D-FedAvg",
         assumption="the same groups; one gradient per round for signs, so that bits to a target are compared",
         measure="uplink bits to a target accuracy",
