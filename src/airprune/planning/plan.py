@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -57,6 +57,11 @@ class Plan:
       code: compression levels of the problem, if the scheme has chosen them.  [num_devices]
       block: block of the bandwidth, if the scheme assigns them; `problem` then has their rates.  [num_devices]
       blocking: devices that the scheme could not serve; None where bandwidth alone decides.  [num_devices]
+      local_steps, first_trained: minibatch steps, and the lowest layer that is trained, if the scheme has chosen them.
+        [num_devices]
+      compute_s: compute time of the chosen work; None: of the weights kept.  [num_devices]
+      value, value_bound: objective of a scheme that maximises one, and what no plan exceeds: equal where the plan is
+        proven to be the optimum.  [num_edges]
       options: the scheme with its options, for planning another problem in the same way.
     """
 
@@ -73,13 +78,21 @@ class Plan:
     code: Array | None = None
     block: Array | None = None
     blocking: Array | None = None
+    local_steps: Array | None = None
+    first_trained: Array | None = None
+    compute_s: Array | None = None
+    value: Array | None = None
+    value_bound: Array | None = None
     options: Scheme | None = None
 
     @cached_property
     def latency_s(self) -> Array:
         """Returns compute plus uplink time, Eqs. (14)–(15).  [num_devices]"""
+        problem = self.problem
+        if self.compute_s is not None:
+            problem = replace(problem, seconds_per_weight=0.0, extra_seconds=np.nan_to_num(self.compute_s), work=None)
         chosen = {"cpu_hz": self.cpu_hz, "power_w": self.power_w, "bits_per_weight": self.bits_per_weight}
-        return latency_s(self.problem, self.bandwidth_share, self.pruning_ratio, **chosen)
+        return latency_s(problem, self.bandwidth_share, self.pruning_ratio, **chosen)
 
     @cached_property
     def energy_j(self) -> Array:
@@ -90,6 +103,8 @@ class Plan:
             self.pruning_ratio, conv_weights=self.problem.conv_weights, fc_weights=self.problem.fc_weights
         )
         compute_s = self.problem.seconds_per_weight * weights + self.problem.extra_seconds
+        if self.compute_s is not None:
+            compute_s = self.compute_s
         compute_s = compute_s * slowdown(self.problem, cpu_hz)
         return energy_j(
             self.problem,

@@ -1,0 +1,117 @@
+"""Plans the work of devices together with their bits and shares: which part each trains, for how many local steps.
+
+A slow device trains the upper layers only, whose gradients need no backward pass through the others, and makes as many
+local steps as its time is worth; a fast one trains the whole model. No weight is zeroed and no device is dropped.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import numpy as np
+from pydantic import Field
+
+from airprune.planning.feasibility import blocking_devices, min_deadline_s
+from airprune.planning.plan import Status
+from airprune.planning.problem import PlanProblem
+from airprune.planning.schemes.base import Allocation, Scheme, status_of_box
+from airprune.planning.tradeoff import ROUNDING_MARGIN
+from airprune.planning.work import PlannedWork, least_work, plan_work
+from airprune.planning.work_model import WorkModel
+from airprune.settings.section import MAX_COUNT, Count, Positive
+
+Array = np.ndarray
+
+
+class Work(Scheme):
+    """Maximises the progress of a round over trained parts, local steps, compression levels and shares."""
+
+    name = "work"
+    summary = "trained part, local steps, bits per weight and bandwidth share together: most progress in the deadline"
+    source = "own; parts as in TimelyFL and CoCoFL, unequal steps as in FedProx"
+    chooses_codes = True
+    chooses_work = True
+
+    parts: bool = Field(
+        default=True,
+        description="let devices train only the upper layers; needs model.prunable to name the layers below them",
+    )
+    max_epochs: Count = Field(default=8, description="most local passes over a device's samples in an edge round")
+    half_epochs: Positive | None = Field(
+        default=None,
+        description="passes that bring half of the progress of endless local training; none: train.local_epochs",
+    )
+    coverage: Annotated[int, Field(ge=0, le=MAX_COUNT)] = Field(
+        default=1, description="devices of every edge that train every layer in a round, as far as the deadline allows"
+    )
+    rotate: bool = Field(
+        default=True,
+        description="devices take turns to train every layer where too few would; false: those whom it costs the least",
+    )
+
+    def allocate(self, problem: PlanProblem) -> Allocation:
+        """Chooses one option per device, exactly on small edges; what is left of the bandwidth goes to all of them."""
+        return self._allocation(problem, exact=True)
+
+    def draft(self, problem: PlanProblem) -> tuple[Array, Array]:
+        """Returns (value, latency) of every edge, within one step of the optimum: for a search over deadlines."""
+        found = self._allocation(problem, exact=False)
+        assert found.value is not None and found.compute_s is not None and found.uplink_s is not None
+        return found.value, problem.groups.max(found.compute_s + found.uplink_s)
+
+    def _allocation(self, problem: PlanProblem, *, exact: bool) -> Allocation:
+        work = problem.work or as_given(problem)
+        planned = plan_work(problem, work, coverage=self.coverage, rotate=self.rotate, exact=exact)
+        choice, least = planned.choice, least_work(problem, work)
+        share = _spread(problem, choice.share)
+        weights = work.part_weights[planned.part]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            ratio = np.where(
+                problem.fc_weights > 0.0, 1.0 - (weights - problem.conv_weights) / problem.fc_weights, 0.0
+            )
+        ratio = np.where(planned.part == 0, problem.min_pruning_ratio, ratio)
+        bits = problem.bits_per_weight
+        if problem.ladder is not None:
+            bits = problem.ladder.bits_per_weight[planned.level]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            uplink_s = (bits * weights + problem.fixed_bits) / (share * problem.full_band_rate_bps)
+        return Allocation(
+            share=share,
+            ratio=ratio,
+            status=np.where(choice.fits, str(Status.OK), status_of_box(problem, choice.least)),
+            shadow_price=choice.price,
+            min_deadline_s=min_deadline_s(least),
+            bits_per_weight=None if problem.ladder is None else bits,
+            code=None if problem.ladder is None else planned.level,
+            blocking=blocking_devices(least),
+            local_steps=None if problem.work is None else planned.steps,
+            first_trained=None if problem.work is None else work.first_trained[planned.part],
+            compute_s=planned.seconds,
+            uplink_s=uplink_s,
+            value=choice.total,
+            value_bound=choice.bound,
+        )
+
+
+def as_given(problem: PlanProblem) -> WorkModel:
+    """Returns the work of a problem that has none to choose: all of its round with the whole model, as one step."""
+    whole_s = problem.seconds_per_weight * problem.largest_model_weights + problem.extra_seconds
+    return WorkModel(
+        first_trained=0,
+        part_weights=float(np.max(problem.largest_model_weights)),
+        part_cost=1.0,
+        part_value=1.0,
+        epoch_s=whole_s,
+        step_s=whole_s,
+        steps_per_epoch=1,
+        most_steps=1,
+        progress=[0.0, 1.0],
+    )
+
+
+def _spread(problem: PlanProblem, share: Array) -> Array:
+    """Returns shares that use up the bandwidth of every edge, in proportion: uploads end sooner."""
+    total = problem.groups.spread(problem.groups.sum(share))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        spread = np.minimum(share * ((1.0 - ROUNDING_MARGIN) / total), 1.0)
+    return np.where((total > 0.0) & (total <= 1.0 - ROUNDING_MARGIN), spread, share)
