@@ -39,6 +39,7 @@ class Orders(NamedTuple):
       code: what to send with, if the planner has chosen it: see `Wire.code`.
       local_steps: after which it stops; None: as its settings say.
       memory: the device's slots, if it does not keep them itself.
+      first_trained: lowest layer that it trains, as in `SubModel`; the higher one counts.
     """
 
     device: int
@@ -48,6 +49,7 @@ class Orders(NamedTuple):
     code: int | None = None
     local_steps: int | None = None
     memory: Mapping[str, Array] = NOTHING
+    first_trained: int = 0
 
 
 class Upload(NamedTuple):

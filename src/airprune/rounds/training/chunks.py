@@ -50,6 +50,7 @@ class TrainTask(Task):
       weights: c_n of each in the edge's average.
       code: the compression level that each sends with, if the planner has chosen.
       local_steps: after which each stops, where that is not as in every round.
+      first_trained: the lowest layer that each trains; None: all train the whole model.
       work: ‖a_n‖₁ of each, see `gradients_in_update`, where the edge's aggregation counts by it.
       group: the device that uploads for each, if some upload for others: what each group has sent is then reported.
       store: where the devices' memory is; stays with the driver.
@@ -65,6 +66,7 @@ class TrainTask(Task):
     round_index: int
     code: tuple[int, ...] | None = None
     local_steps: tuple[int, ...] | None = None
+    first_trained: tuple[int, ...] | None = None
     work: tuple[float, ...] | None = None
     group: tuple[int, ...] | None = None
     store: DeviceStore | None = None
@@ -93,6 +95,7 @@ class TrainTask(Task):
             weights=some(self.weights),
             code=None if self.code is None else some(self.code),
             local_steps=None if self.local_steps is None else some(self.local_steps),
+            first_trained=None if self.first_trained is None else some(self.first_trained),
             work=None if self.work is None else some(self.work),
             group=None if self.group is None else some(self.group),
         )
