@@ -131,6 +131,10 @@ class ModelShape:
             frozen[tensor.start : tensor.stop] = tensor.layer < first_trained
         return frozen
 
+    def weights_above(self, first_trained: int) -> int:
+        """Counted weights of this layer and those above it: what a device that trains them sends."""
+        return sum(t.stop - t.start for t in self.tensors if t.counted and t.layer >= first_trained)
+
     @cached_property
     def prunable_weights(self) -> int:
         """W_fully, or whatever else may be pruned."""

@@ -18,6 +18,7 @@ METHODS: Registry[Recipe] = Registry(
         "adaptive-pruning": "pruning",
         "frozen-pruning": "pruning",
         "adaptive-bits": "uploading",
+        "adaptive-work": "working",
         "shared-pruning": "pruning",
         "japp": "pruning",
         "feddrop": "dropping",
@@ -94,7 +95,7 @@ METHODS: Registry[Recipe] = Registry(
         "taylor-units": "sparse",
     },
     load=listed,
-    called={"adaptive": ("adaptive-bits",)},  # which prunes nothing: `adaptive-pruning` is the paper's
+    called={"adaptive": ("adaptive-bits", "adaptive-work")},  # which prune nothing: `adaptive-pruning` is the paper's
 )
 
 __all__ = ["DEFAULT_METHOD", "METHODS", "Recipe"]

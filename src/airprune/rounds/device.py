@@ -135,6 +135,7 @@ def round_in_steps(
         pruning_error_sq=error_sq,
         num_kept=encoded.num_kept,
         sub_model=sub_model,
+        first_trained=sub_model.first_trained,
     )
 
 

@@ -198,6 +198,8 @@ def minibatches(
 ) -> list[Array]:
     """Numbers of the samples of every minibatch; each epoch visits all samples in an order of its own.
 
+    Ordered steps may be more than `local_epochs` have; a bound of the settings is none.
+
     Args:
       local_steps: as in `Orders`.
     """
@@ -205,7 +207,8 @@ def minibatches(
     size = settings.batch_size
     starts = range(0, len(samples), size)
     found: list[Array] = []
-    for _ in range(settings.local_epochs):
+    epochs = settings.local_epochs if local_steps is None else -(-local_steps // max(len(starts), 1))
+    for _ in range(epochs):
         order = samples.copy()
         rng.shuffle(order)
         found += [order] if len(starts) == 1 else [order[start : start + size] for start in starts]

@@ -71,6 +71,7 @@ class Upload(NamedTuple):
       pruning_error_sq: ‖w − w ⊙ m‖², for D² of Assumption 2.
       num_kept: how many entries of `mask` are true, if already counted.
       sub_model: what it held, trained and sent; never leaves the device's process, so None where it has travelled.
+      first_trained: the lowest layer that it trained and sent; it does not count in the average of those below.
     """
 
     state: Array
@@ -88,3 +89,4 @@ class Upload(NamedTuple):
     pruning_error_sq: float
     num_kept: int | None = None
     sub_model: SubModel | None = None
+    first_trained: int = 0

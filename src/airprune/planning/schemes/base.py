@@ -57,7 +57,10 @@ class Scheme(Component):
         """Returns the scheme's plan; on edges that failed, shares and ratios are NaN."""
         if self.needs_limits:
             limits_of(problem)
-        allocation = self.allocate(problem)
+        return self.planned(problem, self.allocate(problem))
+
+    def planned(self, problem: PlanProblem, allocation: Allocation) -> Plan:
+        """Returns the plan that an allocation makes."""
         failed = ~np.isin(allocation.status, [Status.OK, Status.LATE, Status.OUTSIDE_BOX])
         no_plan = problem.groups.spread(failed)
         return Plan(
@@ -77,6 +80,7 @@ class Scheme(Component):
             local_steps=allocation.local_steps,
             first_trained=allocation.first_trained,
             compute_s=_unless(no_plan, allocation.compute_s),
+            sent_weights=_unless(no_plan, allocation.sent_weights),
             value=allocation.value,
             value_bound=allocation.value_bound,
             options=self,
@@ -101,7 +105,7 @@ class Allocation:
     local_steps: Array | None = None
     first_trained: Array | None = None
     compute_s: Array | None = None
-    uplink_s: Array | None = None
+    sent_weights: Array | None = None
     value: Array | None = None
     value_bound: Array | None = None
 

@@ -12,11 +12,11 @@ import numpy as np
 from pydantic import Field
 
 from airprune.planning.feasibility import blocking_devices, min_deadline_s
-from airprune.planning.plan import Status
+from airprune.planning.plan import Plan, Status
 from airprune.planning.problem import PlanProblem
 from airprune.planning.schemes.base import Allocation, Scheme, status_of_box
 from airprune.planning.tradeoff import ROUNDING_MARGIN
-from airprune.planning.work import PlannedWork, least_work, plan_work
+from airprune.planning.work import least_work, plan_work
 from airprune.planning.work_model import WorkModel
 from airprune.settings.section import MAX_COUNT, Count, Positive
 
@@ -53,41 +53,27 @@ class Work(Scheme):
         """Chooses one option per device, exactly on small edges; what is left of the bandwidth goes to all of them."""
         return self._allocation(problem, exact=True)
 
-    def draft(self, problem: PlanProblem) -> tuple[Array, Array]:
-        """Returns (value, latency) of every edge, within one step of the optimum: for a search over deadlines."""
-        found = self._allocation(problem, exact=False)
-        assert found.value is not None and found.compute_s is not None and found.uplink_s is not None
-        return found.value, problem.groups.max(found.compute_s + found.uplink_s)
+    def draft(self, problem: PlanProblem) -> Plan:
+        """Returns the plan within one step of the optimum, sooner: for a search over deadlines."""
+        return self.planned(problem, self._allocation(problem, exact=False))
 
     def _allocation(self, problem: PlanProblem, *, exact: bool) -> Allocation:
         work = problem.work or as_given(problem)
         planned = plan_work(problem, work, coverage=self.coverage, rotate=self.rotate, exact=exact)
-        choice, least = planned.choice, least_work(problem, work)
-        share = _spread(problem, choice.share)
-        weights = work.part_weights[planned.part]
-        with np.errstate(divide="ignore", invalid="ignore"):
-            ratio = np.where(
-                problem.fc_weights > 0.0, 1.0 - (weights - problem.conv_weights) / problem.fc_weights, 0.0
-            )
-        ratio = np.where(planned.part == 0, problem.min_pruning_ratio, ratio)
-        bits = problem.bits_per_weight
-        if problem.ladder is not None:
-            bits = problem.ladder.bits_per_weight[planned.level]
-        with np.errstate(divide="ignore", invalid="ignore"):
-            uplink_s = (bits * weights + problem.fixed_bits) / (share * problem.full_band_rate_bps)
+        choice, least, ladder = planned.choice, least_work(problem, work), problem.ladder
         return Allocation(
-            share=share,
-            ratio=ratio,
+            share=_use_up(problem, choice.share),
+            ratio=problem.min_pruning_ratio.copy(),
             status=np.where(choice.fits, str(Status.OK), status_of_box(problem, choice.least)),
             shadow_price=choice.price,
             min_deadline_s=min_deadline_s(least),
-            bits_per_weight=None if problem.ladder is None else bits,
-            code=None if problem.ladder is None else planned.level,
+            bits_per_weight=None if ladder is None else ladder.bits_per_weight[planned.level],
+            code=None if ladder is None else planned.level,
             blocking=blocking_devices(least),
             local_steps=None if problem.work is None else planned.steps,
             first_trained=None if problem.work is None else work.first_trained[planned.part],
             compute_s=planned.seconds,
-            uplink_s=uplink_s,
+            sent_weights=work.part_weights[planned.part],
             value=choice.total,
             value_bound=choice.bound,
         )
@@ -109,7 +95,7 @@ def as_given(problem: PlanProblem) -> WorkModel:
     )
 
 
-def _spread(problem: PlanProblem, share: Array) -> Array:
+def _use_up(problem: PlanProblem, share: Array) -> Array:
     """Returns shares that use up the bandwidth of every edge, in proportion: uploads end sooner."""
     total = problem.groups.spread(problem.groups.sum(share))
     with np.errstate(divide="ignore", invalid="ignore"):

@@ -188,10 +188,12 @@ def _group(run: Experiment, at: Place, state: RunState, plan: RoundPlan, edge: i
     received = state.edge_states[edge].copy()
     if started:
         received = state.values[HISTORY][edge, started].astype(received.dtype)
-    steps, work = at.local_steps, None
+    steps, work = planned.local_steps, None
+    if steps is None and at.local_steps is not None:
+        steps = at.local_steps[planned.device]
     if method.edge.by_work:
-        made = scenario.train.steps(run.data_sizes) if steps is None else steps
-        work = gradients_in_update(scenario.train.optimizer, scenario.train.momentum, made[planned.device])
+        made = scenario.train.steps(run.data_sizes)[planned.device] if steps is None else steps
+        work = gradients_in_update(scenario.train.optimizer, scenario.train.momentum, made)
     tasks = [
         TrainTask(
             devices=tuple(planned.device[chunk].tolist()),
@@ -199,7 +201,8 @@ def _group(run: Experiment, at: Place, state: RunState, plan: RoundPlan, edge: i
             weights=tuple(method.edge.weights(run.data_sizes[planned.device[chunk]]).tolist()),
             code=None if planned.code is None else tuple(planned.code[chunk].tolist()),
             group=None if planned.relay is None else tuple(planned.device[planned.relay.head[chunk]].tolist()),
-            local_steps=None if steps is None else tuple(steps[planned.device[chunk]].tolist()),
+            local_steps=None if steps is None else tuple(steps[chunk].tolist()),
+            first_trained=None if planned.first_trained is None else tuple(planned.first_trained[chunk].tolist()),
             work=None if work is None else tuple(work[chunk].tolist()),
             learning_rate=at.learning_rate,
             global_round=at.global_round,
