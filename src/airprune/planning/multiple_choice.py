@@ -93,7 +93,7 @@ def choose_options(groups: EdgeGroups, share: Array, value: Array, *, exact: boo
     option = _fill(edge, share, value, option, room, fits)
     reached = groups.sum(value[option, devices])
     if exact and groups.num_edges <= _EXACT_EDGES and groups.counts.max() <= _EXACT_DEVICES:
-        for k in np.flatnonzero(fits & (bound - reached > _EQUAL * np.abs(bound))):
+        for k in np.flatnonzero(fits & _above(bound, reached)):
             members = np.flatnonzero(edge == k)
             points = share[:, members], value[:, members]
             option[members], proven = _optimum(*points, option[members], float(bound[k]), capacity)
@@ -106,10 +106,15 @@ def choose_options(groups: EdgeGroups, share: Array, value: Array, *, exact: boo
         share=np.where(has, share[option, devices], np.nan),
         value=np.where(has, value[option, devices], np.nan),
         total=np.where(fits, reached, np.nan),
-        bound=np.where(fits, np.maximum(bound, reached), np.nan),
+        bound=np.where(fits, np.where(_above(bound, reached), bound, reached), np.nan),
         price=np.where(fits, price, np.nan),
         least=least,
     )
+
+
+def _above(bound: Array, reached: Array) -> Array:
+    """True where the bound exceeds what is reached by more than rounding."""
+    return np.asarray(bound - reached > _EQUAL * np.abs(bound))
 
 
 def hull_steps(share: Array, value: Array) -> tuple[Array, Steps]:

@@ -14,10 +14,10 @@ from pydantic import Field
 from airprune.planning.feasibility import blocking_devices, min_deadline_s
 from airprune.planning.plan import Plan, Status
 from airprune.planning.problem import PlanProblem
+from airprune.planning.schemes.air_budget import AirBudget
 from airprune.planning.schemes.base import Allocation, Scheme, status_of_box
 from airprune.planning.tradeoff import ROUNDING_MARGIN
 from airprune.planning.work import least_work, plan_work
-from airprune.planning.work_model import WorkModel
 from airprune.settings.section import MAX_COUNT, Count, Positive
 
 Array = np.ndarray
@@ -50,7 +50,10 @@ class Work(Scheme):
     )
 
     def allocate(self, problem: PlanProblem) -> Allocation:
-        """Chooses one option per device, exactly on small edges; what is left of the bandwidth goes to all of them."""
+        """Chooses one option per device, exactly on small edges; what is left of the bandwidth goes to all of them.
+
+        A problem without work to choose is planned by `air-budget`.
+        """
         return self._allocation(problem, exact=True)
 
     def draft(self, problem: PlanProblem) -> Plan:
@@ -58,7 +61,9 @@ class Work(Scheme):
         return self.planned(problem, self._allocation(problem, exact=False))
 
     def _allocation(self, problem: PlanProblem, *, exact: bool) -> Allocation:
-        work = problem.work or as_given(problem)
+        work = problem.work
+        if work is None:
+            return AirBudget.model_construct().allocate(problem)
         planned = plan_work(problem, work, coverage=self.coverage, rotate=self.rotate, exact=exact)
         choice, least, ladder = planned.choice, least_work(problem, work), problem.ladder
         return Allocation(
@@ -70,29 +75,13 @@ class Work(Scheme):
             bits_per_weight=None if ladder is None else ladder.bits_per_weight[planned.level],
             code=None if ladder is None else planned.level,
             blocking=blocking_devices(least),
-            local_steps=None if problem.work is None else planned.steps,
-            first_trained=None if problem.work is None else work.first_trained[planned.part],
+            local_steps=planned.steps,
+            first_trained=work.first_trained[planned.part],
             compute_s=planned.seconds,
             sent_weights=work.part_weights[planned.part],
             value=choice.total,
             value_bound=choice.bound,
         )
-
-
-def as_given(problem: PlanProblem) -> WorkModel:
-    """Returns the work of a problem that has none to choose: all of its round with the whole model, as one step."""
-    whole_s = problem.seconds_per_weight * problem.largest_model_weights + problem.extra_seconds
-    return WorkModel(
-        first_trained=0,
-        part_weights=float(np.max(problem.largest_model_weights)),
-        part_cost=1.0,
-        part_value=1.0,
-        epoch_s=whole_s,
-        step_s=whole_s,
-        steps_per_epoch=1,
-        most_steps=1,
-        progress=[0.0, 1.0],
-    )
 
 
 def _use_up(problem: PlanProblem, share: Array) -> Array:
