@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -51,22 +50,6 @@ class ModelWork:
     def flops_per_sample(self) -> float:
         """Forward and backward."""
         return sum(layer.total for layer in self.layers)
-
-    def flops_from(self, first_trained: int, layer_of: Mapping[str, int]) -> float:
-        """Returns the FLOPs of one sample where only layers from `first_trained` on are trained.
-
-        All layers go forward; gradients of weights are computed from that layer on, of inputs above it.
-
-        Args:
-          layer_of: number of each layer by its name; what is not there, such as attention, counts in full.
-        """
-        flops = 0.0
-        for layer in self.layers:
-            number = layer_of.get(layer.name)
-            flops += layer.forward
-            flops += layer.weight_gradient if number is None or number >= first_trained else 0.0
-            flops += layer.input_gradient if number is None or number > first_trained else 0.0
-        return flops
 
     @property
     def forward(self) -> float:
