@@ -216,7 +216,7 @@ class Stack:
 
     @torch.no_grad()
     def _computed(
-        self, stretch: Stretch, batches: Sequence[Array], parts: Sequence[TrainedPart] | None
+        self, stretch: Stretch, batches: Sequence[Array], parts: Sequence[TrainedPart] | None = None
     ) -> list[float]:
         index = torch.from_numpy(np.concatenate(batches))
         first, values = self._inputs(index, batches, parts)
