@@ -32,6 +32,7 @@ def small_work(num_devices: int, rng: np.random.Generator, *, most_steps: int = 
         steps_per_epoch=2,
         most_steps=most_steps,
         progress=steps / (steps + 2.0),
+        part_saved=np.linspace(0.0, 0.3, parts),
     )
 
 
@@ -84,7 +85,10 @@ def by_hand(problem: ap.PlanProblem) -> float:
             range(len(work.part_cost)), range(1, int(work.most_steps[n]) + 1), range(len(ladder.error))
         ):
             passes, rest = divmod(steps, int(work.steps_per_epoch[n]))
-            seconds = (passes * work.epoch_s[n] + rest * work.step_s[n]) * work.part_cost[part]
+            whole_s = passes * work.epoch_s[n] + rest * work.step_s[n]
+            seconds = whole_s * work.part_cost[part]
+            if whole_s > work.epoch_s[n]:  # later passes start from kept features
+                seconds -= (whole_s - work.epoch_s[n]) * work.part_saved[part]
             left_s = problem.deadline_s[n] - seconds
             bits = ladder.bits_per_weight[level] * work.part_weights[part] + problem.fixed_bits[n]
             if left_s > 0.0:
@@ -358,12 +362,23 @@ def test_impossible_work_is_refused_by_name(change, field):
         dataclasses.replace(fleet_of_cpus().work, **change)
 
 
-@pytest.mark.parametrize("seconds", [0.0, 0.05, 0.19, 0.2, 0.21, 0.33, 0.4, 100.0])
-def test_steps_within_a_time_are_the_most_that_fit(seconds):
+@pytest.mark.parametrize("part", [0, 1])
+@pytest.mark.parametrize("seconds", [0.0, 0.05, 0.19, 0.21, 0.33, 0.41, 100.0])
+def test_steps_within_a_time_are_the_most_that_fit(seconds, part):
     work = WorkModel(
-        first_trained=0, part_weights=1, part_cost=1, part_value=1, epoch_s=0.2, step_s=0.12, steps_per_epoch=2,
-        most_steps=10, progress=np.zeros(11),
+        first_trained=[0, 1], part_weights=1, part_cost=[1.0, 0.5], part_saved=[0.0, 0.3], part_value=1,
+        epoch_s=0.2, step_s=0.12, steps_per_epoch=2, most_steps=10, progress=np.zeros(11), extra_s=0.01,
     )  # fmt: skip
-    steps = int(work.steps_within(np.array([seconds]))[0])
-    fits = [tau for tau in range(11) if work.seconds(np.array([tau]))[0] <= seconds]
-    assert steps == max(fits)
+    steps = int(work.steps_within(np.array([seconds]), part)[0])
+    fits = [tau for tau in range(1, 11) if work.seconds(np.array([tau]), part)[0] <= seconds]
+    assert steps == max(fits, default=0)
+
+
+def test_kept_features_save_from_the_second_pass_on():
+    """One pass of the part costs 0.5 s of the whole model's second; a second one 0.2 s, since 0.3 s are known."""
+    work = WorkModel(
+        first_trained=[0, 1], part_weights=1, part_cost=[1.0, 0.5], part_saved=[0.0, 0.3], part_value=1,
+        epoch_s=1.0, step_s=0.6, steps_per_epoch=2, most_steps=9, progress=np.zeros(10),
+    )  # fmt: skip
+    assert work.seconds(np.array([1, 2, 3, 4]), 1) == pytest.approx([0.3, 0.5, 0.62, 0.7], rel=1e-12)
+    assert work.seconds(np.array([1, 2, 3, 4]), 0) == pytest.approx([0.6, 1.0, 1.6, 2.0], rel=1e-12)

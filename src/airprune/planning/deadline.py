@@ -90,7 +90,7 @@ def auto_work_deadline_s(
         return float(plan.value.sum() / (plan.latency_s.max() + overhead_s))
 
     least_s = float(np.max(draft(problem).min_deadline_s))
-    most_s = float(np.max(work.seconds(work.most_steps) + work.extra_s)) + least_s
+    most_s = float(np.max(work.seconds(work.most_steps))) + least_s
     tried_s = np.geomspace(least_s, most_s, _COARSE)
     found = [progress(deadline_s) for deadline_s in tried_s.tolist()]
     best = int(np.argmax(found))

@@ -3,10 +3,11 @@
 Per edge, choose for every device n one option o = (part d, steps τ, level q) and a share b:
 
     maximise   Σ_n c_n V_d g(τ) (1 − E_q)
-    subject to t_n(τ) κ_d + x_n + (R_q W_d + e_n) / (b_n r_n) ≤ T,   Σ_n b_n ≤ 1
+    subject to t_n(τ) κ_d − (t_n(τ) − t_n)⁺ φ_d + x_n + (R_q W_d + e_n) / (b_n r_n) ≤ T,   Σ_n b_n ≤ 1
 
-t_n(τ) are the seconds of τ local steps with the whole model, of which part d takes the share κ_d; W_d are the weights
-that it trains and sends. V_d is the value of training that part and g the progress of τ steps, which has diminishing
+t_n(τ) are the seconds of τ local steps with the whole model, t_n those of one pass over the samples. Part d takes the
+share κ_d of them, and φ_d less from the second pass on, if it keeps the outputs of its frozen layers; W_d are the
+weights that it trains and sends. V_d is the value of training that part and g the progress of τ steps, which has diminishing
 returns. The smallest share of an option is b = (R_q W_d + e) / (r (T − c)) with its compute time c, so this is a
 multiple-choice knapsack with one price per edge: see `multiple_choice`.
 """
@@ -67,13 +68,13 @@ def work_options(problem: PlanProblem, work: WorkModel, *, every_step: bool = Tr
     per_part = most if every_step else len(WINDOWS)
     shape = (parts, per_part, len(levels), problem.num_devices)
     steps = np.empty((parts, per_part, 1, problem.num_devices), dtype=np.int64)
+    part = np.arange(parts)[:, None, None, None]
     if every_step:
         steps[:] = np.arange(1, most + 1)[:, None, None]
     else:
-        left_s = (1.0 - np.array(WINDOWS)[:, None, None]) * problem.deadline_s - work.extra_s
-        cost = np.maximum(work.part_cost, np.finfo(float).tiny)
-        steps[:] = np.maximum(work.steps_within(left_s / cost[:, None, None, None]), 1)
-    seconds = work.seconds(steps) * work.part_cost[:, None, None, None] + work.extra_s
+        left_s = (1.0 - np.array(WINDOWS)[:, None, None]) * problem.deadline_s
+        steps[:] = np.maximum(work.steps_within(left_s, part), 1)
+    seconds = work.seconds(steps, part)
     weights = work.part_weights[:, None, None, None]
     bits = bits_per_weight[:, None] * weights + problem.fixed_bits
     left_s = problem.deadline_s - seconds
@@ -252,7 +253,7 @@ def least_work(problem: PlanProblem, work: WorkModel) -> PlanProblem:
     return replace(
         problem,
         seconds_per_weight=0.0,
-        extra_seconds=work.seconds(np.ones(problem.num_devices, dtype=np.int64)) * work.part_cost[-1] + work.extra_s,
+        extra_seconds=work.seconds(np.ones(problem.num_devices, dtype=np.int64), -1),
         bits_per_weight=0.0,
         fixed_bits=bits_per_weight[0] * work.part_weights[-1] + problem.fixed_bits,
         ladder=None,

@@ -29,7 +29,7 @@ class LocalWork:
     """Settings of local training as planners of work need them.
 
     Attributes:
-      first_trained, weights, cost, value: of the parts, as in `WorkModel`.
+      first_trained, weights, cost, saved, value: of the parts, as in `WorkModel`.
       full_minibatches: whether a step takes as long whatever its minibatch has, as on the paper's clock.
       half_work: a½.
     """
@@ -38,6 +38,7 @@ class LocalWork:
     first_trained: Array
     weights: Array
     cost: Array
+    saved: Array
     value: Array
     max_epochs: int
     half_work: float
@@ -54,11 +55,12 @@ class LocalWork:
         """
         first_trained = parts_of(shape) if scheme.parts else np.zeros(1, dtype=np.int64)
         weights = np.array([shape.weights_above(first) for first in first_trained.tolist()], dtype=np.float64)
-        cost = weights / weights[0]
+        cost, saved = weights / weights[0], np.zeros(len(weights))
         if flops is not None:
-            layer_of = {tensor.name.rpartition(".")[0]: tensor.layer for tensor in shape.tensors if tensor.counted}
-            counted = [flops.flops_from(first, layer_of) for first in first_trained.tolist()]
-            cost = np.array(counted) / counted[0]
+            cost = np.array([flops.step_flops(first) for first in first_trained.tolist()]) / flops.step_flops()
+            if train.feature_cache_mb:
+                frozen = [flops.frozen_forward(first) for first in first_trained.tolist()]
+                saved = np.array(frozen) / flops.step_flops()
         epochs = train.local_epochs if scheme.half_epochs is None else scheme.half_epochs
         half_steps = epochs * np.ceil(mean_samples / train.batch_size)
         return cls(
@@ -66,6 +68,7 @@ class LocalWork:
             first_trained=first_trained,
             weights=weights,
             cost=cost,
+            saved=saved,
             value=1.0 - np.arange(len(first_trained)) / len(first_trained),
             max_epochs=scheme.max_epochs,
             half_work=float(gradients_in_update(train.optimizer, train.momentum, half_steps)),
@@ -98,6 +101,7 @@ class LocalWork:
             first_trained=self.first_trained,
             part_weights=self.weights,
             part_cost=self.cost,
+            part_saved=self.saved,
             part_value=self.value,
             epoch_s=epoch_s,
             step_s=step_s,

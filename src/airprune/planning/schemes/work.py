@@ -6,7 +6,7 @@ local steps as its time is worth; a fast one trains the whole model. No weight i
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import numpy as np
 from pydantic import Field
@@ -31,6 +31,7 @@ class Work(Scheme):
     source = "own; parts as in TimelyFL and CoCoFL, unequal steps as in FedProx"
     chooses_codes = True
     chooses_work = True
+    fully_open: ClassVar = {"parts": False, "max_epochs": 1}  # as train.local_epochs
 
     parts: bool = Field(
         default=True,
