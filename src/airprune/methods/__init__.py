@@ -18,6 +18,7 @@ METHODS: Registry[Recipe] = Registry(
         "adaptive-pruning": "pruning",
         "frozen-pruning": "pruning",
         "adaptive-bits": "uploading",
+        "adaptive-work": "working",
         "shared-pruning": "pruning",
         "japp": "pruning",
         "feddrop": "dropping",
@@ -101,7 +102,7 @@ METHODS: Registry[Recipe] = Registry(
     },
     load=listed,
     called={
-        "adaptive": ("adaptive-bits",),  # which prunes nothing: `adaptive-pruning` is the paper's
+        "adaptive": ("adaptive-bits", "adaptive-work"),  # which prune nothing: `adaptive-pruning` is the paper's
         "dpf-global": ("magnitude-rechosen", "dpf-dense"),  # which gave pruned weights no gradient
     },
 )

@@ -19,6 +19,7 @@ Array = np.ndarray
 
 def check_method(scenario: Scenario, method: Method, *, shape: ModelShape, num_devices: int) -> None:
     _check_deadline(scenario, method)
+    _check_work(scenario, method)
     _check_relay(scenario, method)
     _check_steps(scenario, method)
     _check_contributors(scenario, method, num_devices)
@@ -39,12 +40,26 @@ def check_model(source: ModelSource, data: Dataset, criteria: Criteria, num_samp
 
 def _check_deadline(scenario: Scenario, method: Method) -> None:
     """Checks that compression levels are chosen where the deadline is: nothing else shows what a shorter one costs."""
-    if scenario.plan.deadline_s == "auto" and not (
-        method.scheme.chooses_codes and method.compression.overrides(Compression.ladder)
-    ):
+    if scenario.plan.deadline_s != "auto" or method.scheme.chooses_work:
+        return
+    if not (method.scheme.chooses_codes and method.compression.overrides(Compression.ladder)):
         got = f"scheme {method.scheme.name!r} with compression {method.compression.name!r}"
-        rule = 'can be "auto" only with a scheme and a compression that choose compression levels'
+        rule = 'can be "auto" only with scheme "work", or a scheme and a compression that choose compression levels'
         raise InvalidValue("Scenario.plan.deadline_s", rule, got, 'Example: method = "adaptive-bits"')
+
+
+def _check_work(scenario: Scenario, method: Method) -> None:
+    """Checks that planned parts and local steps are not changed by others after planning."""
+    if not method.scheme.chooses_work:
+        return
+    if scenario.train.steps_decay != "none":
+        rule = f"must be none with scheme {method.scheme.name!r}, which plans local steps itself"
+        raise InvalidValue("Scenario.train.steps_decay", rule, scenario.train.steps_decay)
+    if method.topology.overrides(Topology.relay):
+        rule = f"must not let devices upload for each other with scheme {method.scheme.name!r}"
+        raise InvalidValue(
+            "Scenario.topology.name", rule, method.topology.name, 'Example: topology.name = "hierarchical"'
+        )
 
 
 def _check_relay(scenario: Scenario, method: Method) -> None:

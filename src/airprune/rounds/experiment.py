@@ -26,6 +26,7 @@ from airprune.models.names import HIDDEN
 from airprune.models.start_weights import load_start
 from airprune.planning.deadline import FIRST_KAPPA
 from airprune.planning.periods import local_steps_at
+from airprune.planning.schemes.work import Work
 from airprune.randomness import rng_for
 from airprune.rounds.checks import check_method, check_model
 from airprune.rounds.cloud import Backhaul
@@ -53,6 +54,7 @@ from airprune.rounds.state import Place, RunState, learning_rate_at
 from airprune.rounds.stations import Stations
 from airprune.rounds.timing import TimedRound
 from airprune.rounds.training.worker import Job
+from airprune.rounds.work import LocalWork
 from airprune.scenario import Scenario
 from airprune.scenario.data import classes_of, dataset_of, samples_by_device
 from airprune.wireless.channel import Radio
@@ -221,6 +223,21 @@ class Experiment:
             link_share_s=self.tree.link_share_s(self.backhaul.bits + self.backhaul.down_bits)
             if self.radio.charges_downlink
             else None,
+            local_work=self._local_work,
+        )
+
+    @property
+    def _local_work(self) -> LocalWork | None:
+        """Settings of local training, for schemes that choose parts and local steps."""
+        scheme = self.method.scheme
+        if not isinstance(scheme, Work):
+            return None
+        return LocalWork.of(
+            self.scenario.train,
+            scheme,
+            self.shape,
+            mean_samples=float(np.mean(self.data_sizes)),
+            flops=None if self.scenario.clock.compute == "paper" else self.work,
         )
 
     def place(self, state: RunState) -> Place:

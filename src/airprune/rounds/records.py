@@ -122,6 +122,12 @@ class EdgeRecord(JsonRecord):
     code_error: Annotated[
         Numbers | None, About(Per.DEVICE, "share of the update's energy that compression lost, likewise")
     ] = None
+    local_steps: Annotated[
+        tuple[int, ...] | None, About(Per.DEVICE, "minibatch steps, where the scheme chooses them; 0 if blocked")
+    ] = None
+    first_trained: Annotated[
+        tuple[int, ...] | None, About(Per.DEVICE, "the lowest layer that it trained and sent, likewise; 0: all of them")
+    ] = None
     d2d_bits: Annotated[float | None, About(Per.ROUND, _D2D)] = None
     d2d_energy_j: Annotated[float | None, About(Per.ROUND, _D2D_ENERGY)] = None
     relay_s: Annotated[

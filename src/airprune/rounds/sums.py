@@ -122,7 +122,8 @@ def chunk_sum(
         device = task.devices[number]
         member = (device, device if task.group is None else task.group[number])
         work = 1.0 if task.work is None else task.work[number]
-        add_child(aggregation, total, upload.state, upload.mask, task.weights[number], received, member, work)
+        frozen = shape.frozen_below(upload.first_trained) if upload.first_trained else None
+        add_child(aggregation, total, upload.state, upload.mask, task.weights[number], received, member, work, frozen)
         if upload.report or task.group is not None:
             for name, array in {**upload.report, **_sent_by_group(task, number, upload, shape)}.items():
                 reports[name] = reports[name] + array if name in reports else array
@@ -151,6 +152,10 @@ def _row(device: int, upload: Upload, shape: ModelShape) -> tuple[Any, ...]:
     sent = upload.num_kept
     if sent is None:
         sent = shape.prunable_weights if upload.mask is None else int(np.count_nonzero(upload.mask))
+    if upload.first_trained:
+        sent -= int(
+            np.count_nonzero((shape.is_weight & shape.frozen_below(upload.first_trained))[_sent(shape, upload)])
+        )
     return (
         device,
         shape.fixed_weights + sent,
@@ -163,6 +168,14 @@ def _row(device: int, upload: Upload, shape: ModelShape) -> tuple[Any, ...]:
         upload.smoothness,
         upload.pruning_error_sq,
     )
+
+
+def _sent(shape: ModelShape, upload: Upload) -> Array:
+    """True for entries that the mask lets through.  [num_state]"""
+    sent = np.ones(shape.num_state, dtype=bool)
+    if upload.mask is not None:
+        sent[shape.prunable] = upload.mask
+    return sent
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -193,6 +206,7 @@ def add_child(
     previous: Array,
     member: tuple[int, int] | None = None,
     work: float = 1.0,
+    frozen: Array | None = None,
 ) -> None:
     """Adds one child to a sum, as the aggregation reads it.
 
@@ -201,16 +215,24 @@ def add_child(
       previous: the parent's model that it started from.  [num_state]
       member: of a device: its number, and that of the device that uploads for it.
       work: of a device: see `TrainTask.work`.
+      frozen: entries that a device left as it received them and does not count for; None if none.  [num_state] bool
     """
     if aggregation.overrides(Aggregation.read):
         state = aggregation.read(state, previous)
         if mask is not None:
             state[total.prunable] = np.where(mask, state[total.prunable], 0.0)
+    if frozen is not None:
+        if mask is not None:  # what is masked does not count already
+            frozen = frozen.copy()
+            frozen[total.prunable] &= np.asarray(mask, dtype=bool)
+        state = np.where(frozen, state.dtype.type(0.0), state)
     if member is None:
         total.add(state, mask, weight)
     else:
         device, master = member
         total.add_member(state, mask, weight, is_master=device == master, master=master, work=work)
+    if frozen is not None:
+        total.leave_out(frozen, weight)
 
 
 def merge_sums(parts: Iterable[ChunkSum]) -> ChunkSum:
@@ -263,7 +285,7 @@ def finish_sum(
         kept_by, least = part.total.kept_by, min_contributors
         if least > 1:
             kept_by = np.where(kept_by >= least, kept_by, 0)
-        held[:] = part.total.all_count >= least
+        held[:] = part.total.all_count >= least if part.total.frozen_count is None else part.total.sent_by >= least
         held[prunable] = kept_by > 0
         coverage = coverage_of(kept_by, part.total.all_count)
         combined = aggregation.finish(part.total, received)

@@ -149,10 +149,11 @@ def _indexed(value: Any, kept: Array, *, but: tuple[str, ...]) -> dict[str, Any]
 def time_round(context: PlanningContext, planned: PlannedRound, events: Events) -> TimedRound:
     """Returns times, energies and outcomes of a planned round."""
     in_plan, shape = planned.in_plan, context.shape
-    training_s = context.training_s(planned.keep, planned.device, planned.cpu_hz, planned.charges)
-    compute_s = (
-        training_s + context.compute.probe_s(planned.device, planned.cpu_hz) if planned.charges.probe else training_s
-    )
+    compute_s = training_s = planned.compute_s
+    if training_s is None:
+        training_s = context.training_s(planned.keep, planned.device, planned.cpu_hz, planned.charges)
+        probes = planned.charges.probe
+        compute_s = training_s + context.compute.probe_s(planned.device, planned.cpu_hz) if probes else training_s
     powered_s = compute_s if context.compute.probe_takes_energy else training_s
     rate_bps = uplink_rate_bps(np.where(in_plan, planned.share, 1.0), planned.full_band_rate_bps)
     uplink_s = uplink_time_s(planned.uplink_bits, rate_bps, bits_per_weight=1.0)

@@ -456,6 +456,10 @@ class TrainSection(Section):
     device: Literal["auto", "cpu", "cuda", "mps"] = Field(
         default="cpu", description="hardware for train.kernel = torch; auto: an accelerator if torch finds one"
     )
+    feature_cache_mb: Annotated[float, Field(ge=0, le=1_000_000)] = Field(
+        default=512.0,
+        description="memory per worker, in MB, for outputs of frozen layers that later local epochs reuse; 0: none",
+    )
 
     def steps(self, num_samples: Any) -> Any:
         """Returns the minibatch steps per edge round of devices with so many samples, before any decay."""

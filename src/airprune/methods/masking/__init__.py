@@ -17,6 +17,7 @@ MASKINGS: Registry[type[Masking]] = Registry(
     {
         "probe": "airprune.methods.masking.probe:Probe",
         "frozen": "airprune.methods.masking.frozen:Frozen",
+        "whole": "airprune.methods.masking.whole:Whole",
         "shared": "airprune.methods.masking.shared:Shared",
         "averaged": "airprune.methods.masking.averaged:Averaged",
         "fedpt": "airprune.methods.masking.fedpt:FedPt",

@@ -33,6 +33,8 @@ class SubModel:
       report: arrays to be summed over all devices of the round, e.g. scores; declared by `reported`.
       collect: which power of the dense gradient is summed over the steps, as the `gradient_sum` of the `LocalRun`; 0
         for none.
+      first_trained: number of the lowest layer that is trained, in the model's order (`Tensor.layer`). Below it nothing
+        moves in this round, biases and buffers included, and no backward pass is computed.
     """
 
     sent: Array | None = None
@@ -47,6 +49,7 @@ class SubModel:
     units: tuple[Array, ...] | None = None
     report: Mapping[str, Array] = field(default_factory=dict)
     collect: int = 0
+    first_trained: int = 0
 
 
 WHOLE = SubModel()
