@@ -337,7 +337,7 @@ def test_automatic_deadline_has_the_most_progress_per_second_of_a_fine_grid():
 def test_time_beside_the_round_makes_rounds_longer():
     problem, scheme = fleet_of_cpus(), Work()
     alone_s = auto_work_deadline_s(problem, scheme.draft, coverage=1)
-    assert auto_work_deadline_s(problem, scheme.draft, coverage=1, overhead_s=1.0) > alone_s
+    assert auto_work_deadline_s(problem, scheme.draft, coverage=1, beside_s=1.0) > alone_s
 
 
 def test_many_devices_are_planned_close_to_the_bound():
