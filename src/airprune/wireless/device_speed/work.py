@@ -108,6 +108,33 @@ class ModelWork:
         frozen = self.frozen_forward(first_trained) if keeps_features else 0.0
         return np.asarray(visits * self.step_flops(first_trained) - (visits - samples) * frozen)
 
+    def step_s(
+        self,
+        whole_s: float,
+        first_trained: int = 0,
+        *,
+        forward_s: float | None = None,
+        overhead_s: float = 0.0,
+        from_features: bool = False,
+    ) -> float:
+        """Seconds of one sample in such a step, from measured ones: T of a step of the whole model, and others.
+
+            c + (T − c) · step / whole
+            c + T_f · (step's forward) / (whole's) + (T − c − T_f) · (step's backward) / (whole's)
+
+        Args:
+          whole_s: T.
+          forward_s: T_f of a forward pass. With it, FLOPs forward and backward may take unequal time: some kernels do
+            fewer operations in the backward pass than are counted.
+          overhead_s: c, whatever the step computes.
+        """
+        step = self.step_flops(first_trained, from_features=from_features)
+        if forward_s is None:
+            return overhead_s + (whole_s - overhead_s) * step / self.flops_per_sample
+        ahead = self.forward - (self.frozen_forward(first_trained) if from_features else 0.0)
+        back_s = (whole_s - overhead_s - forward_s) * (step - ahead) / (self.flops_per_sample - self.forward)
+        return overhead_s + forward_s * ahead / self.forward + back_s
+
     def narrowed(self, graph: UnitGraph, counts: Iterable[int]) -> ModelWork:
         """Returns the FLOPs of the model that keeps so many units of each group: `UnitGraph.counts` of a width."""
         names = [layer.name.removesuffix(".weight") for layer in graph.layers]
