@@ -14,8 +14,8 @@ the whole model at this width and FLOPs alone, and by three measured times:
 
 The second table is of rounds of several epochs, in which outputs of frozen layers are kept from the first epoch on
 (`train.feature_cache_mb`): samples per CPU-second, and how many times those of the whole model. Predicted are the same
-times: the frozen layers once per sample, every visit from there, and as much per byte of the features that it reads as is
-measured with the head.
+times: the frozen layers once per sample, every visit from there, and as much per byte of the features that it reads as
+is measured with the head.
 
 `--measure` prints JSON for `scripts/bench`: samples per CPU-second of the paper's CNN by the native kernel.
 """
@@ -23,6 +23,7 @@ measured with the head.
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import statistics
 import time
@@ -32,8 +33,8 @@ from typing import Any
 
 import numpy as np
 import torch
-
 import training
+
 from airprune.components.units import leading
 from airprune.methods.masking.base import SubModel
 from airprune.models.catalogue import FlatModel, PaperCNN
@@ -146,11 +147,11 @@ def narrow(model: FlatModel, work: ModelWork, width: float, sample: Array) -> tu
 def steps_table(trainer: Trainer, work: ModelWork, width: float, turns: int) -> None:
     """Prints step times of every part, predicted and measured."""
     calls: dict[Any, Callable[[], Any]] = {
-        first: (lambda part=trainer.part(first): trainer.epochs(part, 1)) for first in range(len(LAYERS))
+        first: functools.partial(trainer.epochs, trainer.part(first), 1) for first in range(len(LAYERS))
     }
     calls["forward"] = trainer.forward
     own = trainer.with_own_memory()
-    calls["overhead"] = lambda part=own.kept(3): own.epochs(part, 1)
+    calls["overhead"] = functools.partial(own.epochs, own.kept(3), 1)
     found = {name: spent_s / SAMPLES for name, spent_s in in_turns(calls, turns).items()}
     for first, name in enumerate(NAMES):
         by_step = work.step_s(found[0], first)
@@ -167,12 +168,11 @@ def rounds_table(trainer: Trainer, turns: int) -> None:
     calls: dict[Any, Callable[[], Any]] = {}
     for number in EPOCHS:
         for first in range(len(LAYERS)):
-            part = trainer.part(first)
-            calls[first, number] = lambda part=part, number=number: trainer.round(part, number)
+            calls[first, number] = functools.partial(trainer.round, trainer.part(first), number)
     calls["forward"] = trainer.forward
     for first in (2, 3):
         own = trainer.with_own_memory()
-        calls["kept", first] = lambda own=own, part=own.kept(first): own.epochs(part, 1)
+        calls["kept", first] = functools.partial(own.epochs, own.kept(first), 1)
     found = {name: spent_s / SAMPLES for name, spent_s in in_turns(calls, turns).items()}
     work, known = trainer.work, {"forward_s": found["forward"], "overhead_s": found["kept", 3]}
     head_s = work.step_s(found[0, 1], 2, **known, from_features=True)
@@ -196,7 +196,7 @@ def measure(turns: int = 5) -> dict[str, float]:
     (x, y), _ = training.images(1, SAMPLES)
     torch.manual_seed(0)
     trainer = Trainer(FlatModel(PaperCNN()), x, y, "native", 128)
-    calls = {name: (lambda part=trainer.part(n): trainer.round(part, 2)) for n, name in ((0, "whole"), (2, "head"))}
+    calls = {name: functools.partial(trainer.round, trainer.part(n), 2) for n, name in ((0, "whole"), (2, "head"))}
     found = in_turns(calls, turns)
     speeds = {f"partial training speed, {name}": 2 * SAMPLES / spent_s for name, spent_s in found.items()}
     return {**speeds, "partial training, head ÷ whole, speed": found["whole"] / found["head"]}

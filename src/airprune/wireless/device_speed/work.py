@@ -25,7 +25,8 @@ class LayerWork:
       input_gradient: 0 in the first layer: the gradient of the data is not needed.
       weight_gradient: 0 in a layer that is not trained.
       number: of the layer, in the model's order (`Tensor.layer`).
-      fed_by: the highest number of the trained layers that its input depends on; -1 for none.
+      fed_by: the highest number of the trained layers that its input depends on; -1 for none. Of a layer that is used
+        several times, the highest of all uses.
     """
 
     name: str
@@ -95,7 +96,9 @@ class ModelWork:
         """FLOPs of one sample in the layers whose outputs stay the same in all steps of a round."""
         return sum(layer.forward for layer in self.layers if layer.is_frozen(first_trained))
 
-    def round_flops(self, visits: Array, samples: Array, first_trained: int = 0, *, keeps_features: bool = True) -> Array:
+    def round_flops(
+        self, visits: Array, samples: Array, first_trained: int = 0, *, keeps_features: bool = True
+    ) -> Array:
         """FLOPs of a device in a round.
 
             visits · step                                   if a sample is visited once, or features are not kept
@@ -147,8 +150,12 @@ class ModelWork:
 
 def _scaled(layer: LayerWork, share: float) -> LayerWork:
     """FLOPs are whole: what rounding of the share has left is taken away."""
-    kinds = ("forward", "input_gradient", "weight_gradient")
-    return replace(layer, **{kind: float(round(getattr(layer, kind) * share)) for kind in kinds})
+    return replace(
+        layer,
+        forward=float(round(layer.forward * share)),
+        input_gradient=float(round(layer.input_gradient * share)),
+        weight_gradient=float(round(layer.weight_gradient * share)),
+    )
 
 
 @dataclass(frozen=True)
