@@ -259,7 +259,9 @@ def test_an_impossible_deadline_names_the_smallest_that_works():
     assert set(plan.status) == {"infeasible-compute"}
     least = plan.min_deadline_s.max()
     assert set(ap.plan(dataclasses.replace(problem, deadline_s=least), "work").status) == {"ok"}
-    assert "ok" not in ap.plan(dataclasses.replace(problem, deadline_s=plan.min_deadline_s.min() * 0.999), "work").status
+    assert (
+        "ok" not in ap.plan(dataclasses.replace(problem, deadline_s=plan.min_deadline_s.min() * 0.999), "work").status
+    )
 
 
 def test_more_bandwidth_buys_what_its_price_says():

@@ -123,7 +123,7 @@ def test_a_round_with_parts_is_the_mean_of_devices_trained_one_by_one():
 
 
 def test_a_run_trains_every_layer_on_every_edge_within_its_deadlines():
-    state, records, experiment = last_state(work_scenario())
+    state, records, _ = last_state(work_scenario())
     edges = [record for record in records if record["kind"] == "edge"]
     assert len(edges) == 4
     for record in edges:
@@ -207,7 +207,7 @@ def test_parts_begin_with_layers_that_have_weights():
 
 
 def test_bare_name_adaptive_names_both_methods():
-    with pytest.raises(UsageError, match="adaptive-bits.*adaptive-work"):
+    with pytest.raises(UsageError, match=r"adaptive-bits.*adaptive-work"):
         ap.Scenario().with_values({"method": "adaptive"})
 
 

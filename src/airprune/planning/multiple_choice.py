@@ -181,7 +181,7 @@ def _take_steps(
 
 
 def _short(numbers: Array, limit: int) -> Array:
-    """Returns whole numbers below the limit in 16 bits if they fit, which numpy sorts by radix: several times faster."""
+    """Returns whole numbers below the limit in 16 bits if they fit: numpy sorts those by radix, which is faster."""
     return numbers.astype(np.uint16) if limit <= 2**16 else numbers
 
 

@@ -54,7 +54,9 @@ def _check_work(scenario: Scenario, method: Method) -> None:
         raise InvalidValue("Scenario.train.steps_decay", rule, scenario.train.steps_decay)
     if method.topology.overrides(Topology.relay):
         rule = f"must not let devices upload for each other with scheme {method.scheme.name!r}"
-        raise InvalidValue("Scenario.topology.name", rule, method.topology.name, 'Example: topology.name = "hierarchical"')
+        raise InvalidValue(
+            "Scenario.topology.name", rule, method.topology.name, 'Example: topology.name = "hierarchical"'
+        )
 
 
 def _check_relay(scenario: Scenario, method: Method) -> None:

@@ -17,8 +17,8 @@ from airprune.planning import Codes, Ladder, PlanProblem, WorkModel
 from airprune.planning.limits import DeviceLimits
 from airprune.rounds.compute_times import ComputeTimes
 from airprune.rounds.method import Method
-from airprune.rounds.work import LocalWork
 from airprune.rounds.wire import Codec, shared_mask_of
+from airprune.rounds.work import LocalWork
 from airprune.wireless.channel import Radio
 
 if TYPE_CHECKING:
@@ -111,7 +111,9 @@ class PlanningContext:
             for first in np.unique(first_trained[first_trained > 0]).tolist():
                 at, sent = first_trained == first, self.shape.weights_above(first)
                 codes = np.full(len(keep), -1) if code is None else code
-                by_code = {c: self.update_bits(None if code is None else c, sent) for c in np.unique(codes[at]).tolist()}
+                by_code = {
+                    c: self.update_bits(None if code is None else c, sent) for c in np.unique(codes[at]).tolist()
+                }
                 bits[at] = [by_code[c] + charges.beside_bits for c in codes[at].tolist()]
             return bits
         if code is not None:
@@ -213,13 +215,13 @@ def plan_problem(context: PlanningContext, candidates: Candidates, cpu_hz: Array
         codes=codes,
         block_rate_bps=block_rate_bps,
         work=_work_model(context, candidates, cpu_hz, charges),
-        objective_weight=1.0 if context.local_work is None else candidates.num_samples / np.mean(candidates.num_samples),
+        objective_weight=1.0
+        if context.local_work is None
+        else candidates.num_samples / np.mean(candidates.num_samples),
     )
 
 
-def _work_model(
-    context: PlanningContext, candidates: Candidates, cpu_hz: Array, charges: Charges
-) -> WorkModel | None:
+def _work_model(context: PlanningContext, candidates: Candidates, cpu_hz: Array, charges: Charges) -> WorkModel | None:
     """Returns the work among which the scheme chooses, if it does."""
     if context.local_work is None:
         return None

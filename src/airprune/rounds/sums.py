@@ -153,7 +153,9 @@ def _row(device: int, upload: Upload, shape: ModelShape) -> tuple[Any, ...]:
     if sent is None:
         sent = shape.prunable_weights if upload.mask is None else int(np.count_nonzero(upload.mask))
     if upload.first_trained:
-        sent -= int(np.count_nonzero((shape.is_weight & shape.frozen_below(upload.first_trained))[_sent(shape, upload)]))
+        sent -= int(
+            np.count_nonzero((shape.is_weight & shape.frozen_below(upload.first_trained))[_sent(shape, upload)])
+        )
     return (
         device,
         shape.fixed_weights + sent,

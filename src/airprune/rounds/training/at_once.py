@@ -86,7 +86,9 @@ def _parts(device: Device, task: TrainTask) -> dict[str, Any]:
     return {"parts": [part_of[n] for n in task.first_trained], "most_bytes": device.feature_bytes}
 
 
-def _trainer(device: Device, task: TrainTask, stack: Stacked | None) -> Callable[..., tuple[list[float], Array] | None] | None:
+def _trainer(
+    device: Device, task: TrainTask, stack: Stacked | None
+) -> Callable[..., tuple[list[float], Array] | None] | None:
     if type(device.gradient) is NativeGradient:
         return device.gradient.train_chunk
     if stack is None or (task.first_trained is not None and any(task.first_trained)):
