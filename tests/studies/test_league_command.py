@@ -25,7 +25,7 @@ from airprune.studies.league.document import document_of
 from airprune.studies.league.effort import Effort, Left, Load
 from airprune.studies.league.finished import FinishedRun, RunStatistics
 from airprune.studies.league.league_run import LeagueRun, Purpose, league_run
-from airprune.studies.league.ledger import Line, described, read_ledger, write_ledger
+from airprune.studies.league.ledger import described, read_ledger, write_ledger
 from airprune.studies.league.lineup import FP32, SEED, lineup
 from airprune.studies.league.runs import RunStore, ranked_runs
 from airprune.studies.league.schedule import SCHEDULES
@@ -34,7 +34,7 @@ from airprune.studies.league.standings import By, Result, standings
 from airprune.studies.league.tables import shown
 from airprune.studies.league.tracks import TRACKS
 from airprune.studies.league.verifying import faults_of_lines, faults_of_run, sample_of, unreachable_commits
-from support.league import ABOUT, BASE, run_of, tiny_league
+from support.league import ABOUT, BASE, line_of, run_of, tiny_league
 from support.tiny import tiny_file
 
 LEDGER = "played.jsonl"
@@ -239,10 +239,6 @@ def test_the_untuned_accuracy_says_on_how_many_seeds_it_rests_if_not_on_all():
 
 
 # The ledger
-
-
-def line_of(run: LeagueRun, played: FinishedRun, commit: str = "c0ffee") -> Line:
-    return Line.of(run, environment={"commit": commit, "kernel": "native", "cpu": "x"}, cpu_s=1.5, played=played)
 
 
 def test_a_ledger_gives_back_what_was_measured_to_the_bit(tmp_path):
