@@ -26,8 +26,8 @@ from airprune.runs.layout import RunFolder
 from airprune.scenario import Scenario
 from airprune.studies.campaign import MAX_RUNS, CampaignRun
 from airprune.studies.league import ablations, claims, tuning
-from airprune.studies.league.claims import LeagueClaim
 from airprune.studies.league.ablations import AblationResult
+from airprune.studies.league.claims import LeagueClaim
 from airprune.studies.league.document import DOCUMENT, document_of, figure_name
 from airprune.studies.league.effort import Left, Load
 from airprune.studies.league.figure import league_figure
