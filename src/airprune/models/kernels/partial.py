@@ -33,7 +33,7 @@ _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_
 
 
 class Frozen:
-    """What a part leaves as it is: tensors without gradients, and layers that behave as in evaluation.
+    """Holds still what a part does not train: tensors without gradients, layers that behave as in evaluation.
 
     The latter are those below the part's first layer: normalisation takes their running means, which do not move.
     """
