@@ -43,7 +43,7 @@ SHOWN = {
     "topk-1": "largest 1 %: `topk-1`",
     "adaptive-bits": "bits, shares and deadline planned: `adaptive-bits`",
 }
-HEAD = "| | learning rate | accuracy % | difference to no pruning | time s | Mbit, all links | of these uplink | energy J |"
+HEAD = "| | rate | accuracy % | difference to no pruning | time s | Mbit, all links | of these uplink | energy J |"
 MARKED = re.compile(r"(<!-- tuned -->\n)(?:.*?\n)??(<!-- end -->)", re.DOTALL)
 
 
@@ -78,9 +78,11 @@ def table(found: Mapping[str, Result]) -> str:
         gap = Estimate.of(
             [100 * (test.test_accuracy - reference[seed].tests[-1].test_accuracy) for seed, test in last.items()]
         )
-        seconds, joules = (float(np.mean([getattr(test, key) for test in last.values()])) for key in ("time_s", "energy_j"))
+        seconds = float(np.mean([test.time_s for test in last.values()]))
+        joules = float(np.mean([test.energy_j for test in last.values()]))
         bits, uplink = (
-            float(np.mean([run.tests_by(link)[-1].uploaded_bits for run in runs.values()])) for link in (ALL_LINKS, "uplink")
+            float(np.mean([run.tests_by(link)[-1].uploaded_bits for run in runs.values()]))
+            for link in (ALL_LINKS, "uplink")
         )
         difference = "–" if name == REFERENCE else f"{gap.mean:+.2f} ± {gap.half_width:.2f}".replace("-", "−")
         knobs = found[name].knobs

@@ -142,7 +142,7 @@ def plan_work(
     groups = problem.groups
     if every_step is None:
         every_step = len(work.part_cost) * int(work.most_steps.max()) * problem.num_devices <= _MOST_STEPS
-    settings = {"coverage": coverage, "rotate": rotate, "exact": exact, "every_step": every_step}
+    settings: dict[str, Any] = {"coverage": coverage, "rotate": rotate, "exact": exact, "every_step": every_step}
     chunks = _edge_chunks(groups)
     if len(chunks) == 1:
         return _plan_edges(problem, work, **settings)
