@@ -82,7 +82,7 @@ def row_faults(row: dict, lines: list[dict], target: float, horizon_s: float) ->
         if row[f"accuracy_{by}"] and not np.isnan(values).any():
             expected[f"accuracy_{by}"], half = mean_and_half(values)
             expected |= {} if math.isnan(half) else {f"accuracy_{by}_half_width_95": half}
-    if row["reached"]:
+    if row["reached"] and row["target_accuracy"]:
         for name, key in (("time_to_target_s", "time_s"), ("bits_to_target", "bits"), ("joules_to_target", "energy_j")):
             costs = [cost(line, target, key) for line in lines]
             middle = float(np.mean(costs) if np.isfinite(costs).all() else np.median(costs))

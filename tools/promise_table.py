@@ -62,7 +62,7 @@ def results() -> dict[str, Result]:
         engine=base.engine,
         recorded=read_ledger(LEDGER),
     )
-    (found,) = league.standings({})
+    (found,) = league.standings()
     return {name: row.result for name in SHOWN if (row := found.row(name)) is not None}
 
 

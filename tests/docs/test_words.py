@@ -13,7 +13,7 @@ import click
 import pytest
 import typer
 
-from airprune.cli.app import COMMANDS, app_for
+from airprune.cli.app import COMMANDS, NESTED, app_for
 from airprune.methods import METHODS
 from airprune.methods.registration import registries
 from airprune.scenario import Scenario, presets
@@ -122,6 +122,8 @@ def test_help_of_every_command():
     app = typer.main.get_command(app_for(*COMMANDS))
     texts = dict(helps(app, "airprune"))
     assert len(texts) > 100 and set(COMMANDS) <= set(app.commands)
+    for words in NESTED:
+        texts |= dict(helps(typer.main.get_command(app_for(*words)).commands[words[0]], " ".join(words)))
     texts |= {f"the list of commands, {name}": words for name, words in COMMANDS.items()}
     none_of(line for place, text in texts.items() for line in old_words(text, place))
 

@@ -37,7 +37,7 @@ import typer
 from tools.readme import GLYPHS, _split, commands
 
 import airprune as ap
-from airprune.cli.app import COMMANDS, app_for
+from airprune.cli.app import COMMANDS, NESTED, app_for
 from airprune.web.starting.form import form
 
 ROOT = Path(__file__).parents[2]
@@ -218,7 +218,7 @@ def check_command(command: str) -> None:
 
 def _resolve(words: list[str]) -> tuple[str, list[str]]:
     """Walks down to the command and lets it read its words, without running it."""
-    command: Any = typer.main.get_command(app_for(*COMMANDS))
+    command: Any = typer.main.get_command(app_for(*(words[:2] if tuple(words[:2]) in NESTED else COMMANDS)))
     names: list[str] = []
     while getattr(command, "commands", None):
         assert words and words[0] in command.commands, f"no command {words[:1]} in {['airprune', *names]}"
