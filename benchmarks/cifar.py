@@ -44,11 +44,14 @@ def scenario_of(options: argparse.Namespace) -> ap.Scenario:
             "train.batch_size": options.batch // options.devices,
             "train.learning_rate": options.rate,
             "train.momentum": 0.0,
+            "train.schedule": "cosine",
+            "train.local_epochs": 1,
             "train.local_steps": options.local_steps,
             "rounds.global_rounds": round(steps / options.local_steps / EDGE_ROUNDS),
             "rounds.edge_rounds": EDGE_ROUNDS,
             "rounds.evaluate_every": "never",
             "plan.deadline_s": 10.0,
+            "plan.bits_per_weight": 32.0,
             "engine.name": "serial",
         }
     )

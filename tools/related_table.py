@@ -25,7 +25,8 @@ def tables() -> str:
     parts = []
     for one in map(family, names):
         rows = [_row(recipe) for recipe in METHODS.values() if recipe.name in one.recipes]
-        parts.append("\n".join([f"### {one.title}", "", HEAD, *rows, ""]))
+        listed = [recipe for recipe in METHODS.values() if recipe.name in one.recipes and recipe.departures]
+        parts.append("\n".join([f"### {one.title}", "", HEAD, *rows, "", *_departures(listed)]))
     return "\n".join(parts)
 
 
@@ -33,11 +34,21 @@ def _row(recipe: Recipe) -> str:
     shape = paper_shape()
     memory = [f"`{slot.name}` per {slot.owner.value}" for slot in recipe.slots(shape)]
     source = f" {recipe.source}." if recipe.source else ""
-    beside = f" Departures: {'; '.join(recipe.departures)}." if recipe.departures else ""
     less = f" Less work: {recipe.less_work}." if recipe.less_work else ""
-    about = f"*{recipe.label}*: {recipe.summary}.{source}{beside}{less}"
+    about = f"*{recipe.label}*: {recipe.summary}.{source}{less}"
     cells = (f"`{recipe.name}`", about, "; ".join([*memory, *recipe.extra_cost(shape)]) or "–", recipe.claim or "–")
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+
+
+def _departures(recipes: list[Recipe]) -> list[str]:
+    if not recipes:
+        return []
+    return [
+        "Departures from the sources:",
+        "",
+        *(f"- `{one.name}`: {'; '.join(one.departures)}." for one in recipes),
+        "",
+    ]
 
 
 def up_to_date(page: str) -> str:

@@ -34,7 +34,7 @@ TYPE_CHECKING = False  # without typing, which takes time: until `airprune` is i
 if TYPE_CHECKING:
     from typing import Any
 
-    from airprune.errors import AirpruneError, Diverged, Infeasible, InvalidValue, UsageError
+    from airprune.errors import AirpruneError, Diverged, Infeasible, InvalidValue, StopRun, UsageError
     from airprune.methods import METHODS
     from airprune.methods.aggregation.masked_sum import aggregate
     from airprune.methods.compression import compress
@@ -88,6 +88,7 @@ __all__ = [
     "InvalidValue",
     "Infeasible",
     "Diverged",
+    "StopRun",
     "__version__",
 ]
 
@@ -122,6 +123,7 @@ _HOMES = {
     "InvalidValue": "errors",
     "Infeasible": "errors",
     "Diverged": "errors",
+    "StopRun": "errors",
 }
 
 

@@ -39,6 +39,10 @@ class AirpruneError(Exception):
         return self
 
 
+class StopRun(Exception):
+    """Raised by a callback to end its run after the record it was given; the message is the reason."""
+
+
 class UsageError(AirpruneError):
     exit_status = 2
 

@@ -77,3 +77,18 @@ def test_a_deployed_method_ends_in_its_simulations_records_and_model(method, tmp
         }
     else:
         assert final_bytes(tmp_path / "run") == final_bytes(simulated)
+
+
+def test_a_deployment_with_a_charged_downlink_predicts_it_as_its_simulation_does(tmp_path: Path):
+    scenario = scenario_of("adaptive-pruning").with_values(
+        {"radio.downlink": "unicast", "clock.idle_power_w": 2.0, "topology.hierarchical.backhaul_bps": 1e8}
+    )
+    simulated = tmp_path / "simulated"
+    last = list(ap.run(scenario, out=simulated))[-1]
+    assert last["downlink_s"] > 0.0
+    network = scenario.build_network()
+    per_edge = [int((network.edge == edge).sum()) for edge in range(network.num_edges)]
+    with Tasks(tmp_path / "federation", num_edges=network.num_edges, devices_per_edge=per_edge) as federation:
+        federation.start_all()
+        list(federation.run_cloud(scenario, tmp_path / "run", SETTINGS))
+    assert final_bytes(tmp_path / "run") == final_bytes(simulated)

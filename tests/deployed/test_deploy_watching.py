@@ -304,6 +304,14 @@ def test_a_replay_of_methods_with_memory_and_codes_is_bitwise_too(tmp_path):
     assert final_bytes(tmp_path / "again") == final_bytes(folder)
 
 
+def test_a_replay_repeats_predicted_downlinks_of_the_devices_that_were_there(tmp_path):
+    folder = pretend(tmp_path / "run", radio__downlink="broadcast", clock__idle_power_w=1.0)
+    assert RunFolder(folder).records()[-1]["downlink_bits"] > 0.0
+    for _ in ap.run(RunFolder(folder).scenario(), out=tmp_path / "again", replay=folder):
+        pass
+    assert final_bytes(tmp_path / "again") == final_bytes(folder)
+
+
 def test_a_replay_of_a_run_that_goes_on_stops_where_it_does_and_says_so(tmp_path):
     records = pretended_records(tmp_path / "run", tiny(rounds__global_rounds=3))
     for _ in range(4):

@@ -22,15 +22,16 @@ from airprune.runs import checkpoint
 from airprune.runs.layout import RunFolder
 from airprune.runs.lock import is_locked
 from airprune.studies.campaign import Sweep, SweepFolder
-from airprune.studies.league.ledger import read_ledger
+from airprune.studies.league.league_run import league_run
+from airprune.studies.league.ledger import read_ledger, write_ledger
 from support.faults import can_mount, edited, interrupted, limit_for, limited, places_in, small_disk, torn
+from support.league import BASE, line_of, run_of
 from support.processes import AIRPRUNE, PATIENCE_S, start_airprune, wait_for
 from support.stateful import outcome, small_blocks, stateful_scenario
 from support.stateful import run as stateful_run
 from support.tiny import final_bytes, tiny_file
 
 PAGE = 4096
-LEDGER = Path(__file__).parents[2] / "docs" / "league-played.jsonl"
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -290,8 +291,8 @@ def as_text(ledger):
 @EVERY
 def test_a_ledger_torn_or_edited_anywhere_gives_its_runs_or_is_refused_in_one_sentence(tmp_path, every, tally):
     path, count = tmp_path / "played.jsonl", 0
-    content = b"".join(LEDGER.read_bytes().splitlines(keepends=True)[:2])
-    path.write_bytes(content)
+    write_ledger(path, [line_of(league_run("A fp32", BASE, seed), run_of(0.1 + 0.2, 1 / 3)) for seed in (0, 1)])
+    content = path.read_bytes()
     whole, places = as_text(read_ledger(path)), places_in(content, every=every)
     for spoilt in (*torn(content, places), *edited(content, places)):
         path.write_bytes(spoilt)

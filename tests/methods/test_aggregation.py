@@ -95,9 +95,18 @@ def test_server_momentum_gives_the_models_computed_by_hand():
 
 
 def test_server_adam_gives_the_models_computed_by_hand_without_a_correction_of_its_bias():
-    first, second = two_rounds("adam", rate=0.1, beta_1=0.9, beta_2=0.99, tau=1e-3)
+    first, second = two_rounds("adam", rate=0.1, beta_1=0.9, beta_2=0.99, tau=1e-3, start=0.0)
     assert first == pytest.approx((0.098684210526, 0.099337748344), abs=5e-13)  # 12 printed digits
     assert second == pytest.approx((0.231538605417, 0.233169797062), abs=5e-13)
+
+
+def test_server_adam_starts_its_second_moment_at_the_square_of_tau():
+    """τ = 0.5, v₀ = ¼, Δ = (0.75, 1.5): m = 0.1 Δ, v = 0.2475 + 0.01 Δ², w = η m / (√v + ½)."""
+    first, _ = two_rounds("adam", rate=0.1, beta_1=0.9, beta_2=0.99, tau=0.5)
+    change = np.array([0.75, 1.5])
+    assert first == pytest.approx(0.01 * change / (np.sqrt(0.2475 + 0.01 * change**2) + 0.5), rel=1e-14)
+    second_moment = STEPS["adam"](tau=0.5).slots(paper_shape())[1]
+    assert second_moment.start == 0.25 and STEPS["adam"]().slots(paper_shape())[1].start == pytest.approx(1e-6)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

@@ -148,6 +148,17 @@ def test_stragglers_are_dropped_before_the_round_and_nothing_is_pruned():
         assert np.nanmax(timed.edge_latency_s) <= 5e-4
 
 
+def test_fewer_steps_halve_the_papers_local_work_of_every_device_and_prune_nothing():
+    paper = ap.Scenario.preset("paper")
+    fewer, whole = (paper.with_("method", name) for name in ("fewer-steps", "hierfavg"))
+    assert (whole.train.local_epochs, fewer.train.local_epochs) == (2, 1)
+    small = {"data.name": "glyphs", "data.train_samples": 250, "data.test_samples": 10, "rounds.global_rounds": 1}
+    one, two = (next(ap.run(scenario.with_values(small))) for scenario in (fewer, whole))
+    assert one["compute_s"] == pytest.approx([43_888 * 20 / 3e9] * 25, rel=1e-12)  # closed form, T = 1
+    assert two["compute_s"] == pytest.approx([43_888 * 40 / 3e9] * 25, rel=1e-12)
+    assert one["uplink_s"] == two["uplink_s"] and one["uploaded_weights"] == 25 * 43_888
+
+
 # FedNova
 
 

@@ -198,12 +198,32 @@ def test_top_k_charges_a_value_and_sixteen_bits_of_index_in_the_papers_network()
     compression = of("top-k", count=100)
     assert compression.message_bits(PAPER, 43_888) == 100 * (64 + 16)
     assert compression.line(PAPER) == (0.0, 8000.0)
-    assert compression.message_bits(PAPER, 60) == 60 * 80
+    assert compression.message_bits(PAPER, 60) == 60 * 64  # all of them: nothing to say which
 
 
-@pytest.mark.parametrize("rate_mbps,expected", [(300, 36_768), (240, 29_414), (200, 24_512)])
+def test_top_k_never_takes_more_bits_than_the_whole_update():
+    """80 k ≥ 64 · 43,888 from k = 35,111 on: then all entries are sent, without places, and none is left for later."""
+    values = np.random.default_rng(0).normal(size=43_888)
+    for count, bits in ((35_110, 35_110 * 80), (35_111, 43_888 * 64), (43_888, 43_888 * 64)):
+        compression = of("top-k", count=count)
+        assert compression.message_bits(PAPER, 43_888) == bits <= compression.line(PAPER)[1]
+        sent, message, left = transmit(compression, PAPER, values, np.array([0, 43_888]), np.zeros(43_888), None)
+        assert message.bits == bits == 8 * len(message.payload)
+        assert np.count_nonzero(sent) == (count if count == 35_110 else 43_888)
+        assert left.any() == (count == 35_110)
+    for share in (0.5, 0.79, 0.8, 0.81, 1.0):
+        compression = of("top-k", share=share)
+        per_weight, fixed = compression.line(PAPER)
+        for size in (1, 2, 99, 43_888):
+            assert compression.message_bits(PAPER, size) <= min(64 * size, per_weight * size + fixed)
+
+
+@pytest.mark.parametrize("rate_mbps,expected", [(240, 29_414), (200, 24_512)])
 def test_largest_k_before_the_deadline_on_three_devices(rate_mbps, expected):
-    """Equal shares, a = 40 / 3 GHz, 30 ms: k = ⌊b r (T − a W) / (q + ⌈log2 W⌉)⌋, found by trying."""
+    """Equal shares, a = 40 / 3 GHz, 30 ms: k = ⌊b r (T − a W) / (q + ⌈log2 W⌉)⌋, found by trying.
+
+    At 300 Mbit/s the whole update fits.
+    """
     budget_bits = rate_mbps * 1e6 / 3 * (0.030 - 40 / 3e9 * 43_888)
 
     def fits(k):

@@ -18,6 +18,7 @@ from airprune.methods.compression.base import Wire
 from airprune.methods.masking import MASKINGS
 from airprune.methods.masking.afd import KEYS, LOSS, SCORES, learnt, sampled_keys
 from airprune.methods.masking.feddrop import flipped
+from airprune.methods.masking.fedrolex import window
 from airprune.methods.masking.fjord import Fjord
 from airprune.methods.masking.widths import weights_at, width_of
 from airprune.models.catalogue import MLP, FlatModel, PaperCNN
@@ -68,12 +69,21 @@ def test_feddrop_keeps_eight_five_and_three_units_in_time():
         ("fjord", ("*",), [1, 0.8, 0.8]),
         ("heterofl", (), [1, 0.5, 0.25]),
         ("heterofl", ("*",), [1, 0.5, 0.5]),
+        ("fedrolex", ("*",), [1, 0.5, 0.5]),
     ],
 )
 def test_the_widest_of_the_family_that_meets_the_deadline_is_taken(name, prunable, expected):
     shape, _, keep = bought(name, prunable)
     widths = MASKINGS[name]().widths
     assert [width_of(shape.units, k, widths) for k in keep.tolist()] == expected
+
+
+def test_fedrolex_window_moves_on_by_one_unit_per_round_and_wraps():
+    graph = FlatModel(MLP((4,), 3, 8), prunable=("*",)).shape.units  # one hidden layer of 8 units
+    held = [np.flatnonzero(window(graph, 0.5, t)[0]).tolist() for t in (0, 1, 6)]
+    assert held == [[0, 1, 2, 3], [1, 2, 3, 4], [0, 1, 6, 7]]
+    union = np.any([window(graph, 0.125, t)[0] for t in range(8)], axis=0)
+    assert union.all()  # the narrowest width has trained every unit after n rounds
 
 
 def test_fjords_nested_mean_counts_data_of_those_who_hold_a_unit():
@@ -159,7 +169,8 @@ def test_a_device_trains_as_if_it_had_only_its_units(name, momentum, small, monk
     shape, start = one.shape, one.model.state_array.copy()
     graph, keep = shape.units, weights_at(shape.units, 0.5)
     orders = Orders(device=3, keep=keep, learning_rate=0.1, round_index=0)
-    upload = device_round(one, Broadcast(model=start), orders, samples=np.arange(60), streams=Streams(0, 0, 0))
+    received = Broadcast(model=start, mask=np.array([1.0]) if name == "heterofl" else None)  # another has all units
+    upload = device_round(one, received, orders, samples=np.arange(60), streams=Streams(0, 0, 0))
 
     streams = Streams(0, 0, 0)
     rng, draws = streams.batches[3], streams.masking[3]

@@ -1,5 +1,7 @@
 """Evaluation of sub-model methods: only weights that some device has trained, with the factors of their training."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
@@ -8,6 +10,7 @@ from torch import nn
 import airprune as ap
 from airprune.methods.masking import MASKINGS
 from airprune.models.catalogue import MLP, FlatModel
+from support.played import round_view
 from support.tiny import blobs, last_state, tiny_scenario
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -18,8 +21,8 @@ HALF = {"plan.scheme": "equal-resolved", "plan.deadline_s": 3.6e-4}
 @pytest.mark.parametrize(
     ("name", "options", "units", "expected"),
     [
-        ("heterofl", {}, [0, 1], -2.0),  # (1 − 2) / (1/2)
-        ("heterofl", {}, [0], 4.0),
+        ("heterofl", {}, [0, 1], -1.0),
+        ("heterofl", {}, [0], 1.0),
         ("fjord", {"widths": [0.25, 0.5, 1.0]}, [0, 1], -1.0),
         ("fjord-kd", {"widths": [0.25, 0.5, 1.0]}, [0, 1], -1.0),
         ("feddrop", {}, [0, 1], -2.0),  # (1 − 2) · 4/2
@@ -36,11 +39,31 @@ def test_a_unit_that_no_device_has_trained_is_no_part_of_the_evaluated_model(nam
     values = {slot.name: slot.row(shape) for slot in masking.slots(shape)}
     assert masking.evaluated(shape, state, values) is state  # the initial model
     values[f"{name}.trained"] = shape.units.mask([np.isin(np.arange(4), units)])
+    if name == "heterofl":
+        values["heterofl.widest"] = np.array([len(units) / 4])
     model.load(masking.evaluated(shape, state, values))
     assert model.module(torch.ones(1, 1)).item() == expected
     assert np.array_equal(state, weights.ravel(), equal_nan=True)  # the cloud keeps what it has
     values[f"{name}.trained"][:] = True
     assert masking.evaluated(shape, state, values) is state
+
+
+def test_heterofl_scales_a_width_by_that_of_the_widest_device_and_evaluates_the_widest_without_a_factor():
+    """The authors' Scaler: activations over (p / P), P the rate of the server's model; off when the model is tested."""
+    shape = FlatModel(nn.Sequential(nn.Linear(1, 4, bias=False), nn.ReLU(), nn.Linear(4, 1, bias=False))).shape
+    masking, model = MASKINGS["heterofl"](), np.arange(1.0, 9.0)
+    values = {slot.name: slot.row(shape) for slot in masking.slots(shape)}
+    shared, values = masking.prepare(round_view(shape, [2, 4], model), values)  # one unit and two of four
+    assert shared.tolist() == [0.5]
+    narrow, widest = (masking.choose(SimpleNamespace(shape=shape, keep=keep, shared=shared)) for keep in (2, 4))
+    assert narrow.scale[4:].tolist() == [2.0] * 4 and widest.scale is None  # weights that read the units
+    values["heterofl.trained"] = widest.sent
+    assert masking.evaluated(shape, model, values).tolist() == [1, 2, 0, 0, 5, 6, 0, 0]
+    values["heterofl.trained"] = narrow.sent  # the wide device's uploads are lost: the narrow model, as it trains
+    assert masking.evaluated(shape, model, values).tolist() == [1, 0, 0, 0, 10, 0, 0, 0]
+    shared, values = masking.prepare(round_view(shape, [2, 2], model), values)
+    assert shared.tolist() == [0.5]  # the widest of the run
+    assert masking.prepare(round_view(shape, [2, 8], model), values)[0].tolist() == [1.0]
 
 
 @pytest.mark.parametrize("method", ["heterofl", "fjord", "fjord-kd"])

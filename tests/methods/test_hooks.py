@@ -16,7 +16,6 @@ ONE_USER = {
     "Compression.ladder": "`ladder` is the set of levels from which a planner chooses bits",
     "Aggregation.absent": "`cached` counts devices that were not heard from",
     "Topology.deadlines": "`tiers` has a deadline for each tier",
-    "Topology.due": "`tiers` lets devices begin at different times",
 }
 ROOT = Path(__file__).parents[2]
 SHARED = {name for kind in (Component, LocalComponent) for name in vars(kind) if not name.startswith("_")}

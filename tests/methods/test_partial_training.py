@@ -1,11 +1,15 @@
 """Partial training: FedPT, FedPart, FedPLT. What is frozen is used, does not move and is not sent."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from airprune.components.component import paper_shape
 from airprune.methods.masking import MASKINGS
 from airprune.methods.masking.fedplt import ASSIGNED, FedPlt
+from airprune.scenario import Scenario
+from airprune.scenario.model_shape import shape_of as model_shape
 from support.played import played, round_view, shape_of
 from support.tiny import tiny_scenario
 
@@ -39,15 +43,30 @@ def test_fedpt_with_less_time_trains_a_part_of_the_same_order():
 def test_fedpart_trains_layers_in_turn_and_nothing_else_moves():
     rounds = rounds_of("fedpart", masking__fedpart__warm_up=1)
     layers = {"fc1": slice(0, 12 * 64), "fc2": slice(12 * 64, 16 * 64)}
-    turns = ["fc1", "fc1", "fc2", "fc2", "fc1"]
-    assert rounds[0].timed.planned.mask is None
-    for one, turn in zip(rounds[1:], turns, strict=True):
+    turns = ["fc1", "fc1", "fc2", "fc2"]
+    assert rounds[0].timed.planned.mask is None and rounds[5].timed.planned.mask is None  # a cycle has five rounds
+    for one, turn in zip(rounds[1:5], turns, strict=True):
         others = np.ones(16 * 64, dtype=bool)
         others[layers[turn]] = False
         moved = one.after[1:] != one.before[1:]  # the edges
         assert moved[:, layers[turn]].any() and not moved[:, others].any()
         assert np.array_equal(one.timed.planned.mask, ~others)
         assert np.all(one.timed.planned.bits == 64 * others.size - 64 * others.sum())
+
+
+def test_fedpart_gives_every_layer_of_the_papers_cnn_a_turn_from_the_first_to_the_last():
+    scenario = Scenario.preset("paper").with_("method", "fedpart")
+    shape, masking = model_shape(scenario), MASKINGS["fedpart"](warm_up=5, rounds_each=2)
+    assert shape.fixed_weights == 0
+
+    def trained(index):
+        view = replace(round_view(shape, 40_000, np.zeros(shape.num_state)), round_index=index)
+        mask, _ = masking.prepare(view, {})
+        return shape.prunable_weights if mask is None else int(mask.sum())
+
+    conv1, conv2, fc1, fc2, whole = 9 * 32, 9 * 32 * 64, 3136 * 8, 8 * 10, 43_888
+    cycle = [whole] * 5 + [conv1, conv1, conv2, conv2, fc1, fc1, fc2, fc2]
+    assert [trained(index) for index in range(26)] == cycle * 2
 
 
 def test_fedplt_cuts_the_papers_cnn_into_its_hidden_units():

@@ -13,6 +13,7 @@ from airprune.methods.objectives.base import LocalRun
 from airprune.methods.objectives.scaffold import COMMON, MOVED, OWN
 from airprune.methods.outcome import GlobalOutcome
 from airprune.rounds.experiment import Experiment
+from airprune.rounds.optimisers import gradients_in_update
 from airprune.runs.driver import InProcess, opened_store
 from airprune.simulation import run_rounds
 from support.tiny import blobs, tiny_scenario
@@ -29,7 +30,14 @@ def device(received, target, memory, *, rate=0.5, steps=2):
         SCAFFOLD.adjust(gradient, weights, received, memory)
         weights -= rate * gradient
     run = LocalRun(
-        view=None, received=received, trained=weights, learning_rate=rate, num_steps=steps, loss=0.0, num_samples=steps
+        view=None,
+        received=received,
+        trained=weights,
+        learning_rate=rate,
+        num_steps=steps,
+        gradients=steps,
+        loss=0.0,
+        num_samples=steps,
     )
     return weights, memory | SCAFFOLD.finish(run, memory)
 
@@ -61,25 +69,13 @@ def test_what_cannot_move_keeps_its_control_variate():
         trained=np.array([0.0, 1.5]),
         learning_rate=0.5,
         num_steps=1,
+        gradients=1.0,
         loss=0.0,
         num_samples=1,
         moves=np.array([False, True]),
     )
     new = SCAFFOLD.finish(run, {OWN: own, COMMON: np.array([1.0, 1.0])})[OWN]
     assert new.tolist() == [0.5, -0.25 - 1.0 + 1.0]
-
-
-def test_the_clouds_variate_is_the_mean_of_the_devices_after_every_global_round(tmp_path):
-    scenario = tiny_scenario(method="scaffold", data__partition="shards")
-    experiment = Experiment.of(scenario, dataset=blobs())
-    state = experiment.initial_state()
-    state.store = opened_store(experiment, tmp_path)
-    with SerialEngine(experiment.job(InProcess(experiment.dataset))) as engine:
-        list(run_rounds(experiment, engine, state))
-    own = state.store.take(range(6))[OWN]
-    assert np.abs(own).max() > 1e-3
-    np.testing.assert_allclose(state.values[COMMON], own.astype(np.float64).mean(axis=0), rtol=1e-12, atol=1e-15)
-    assert not state.values[MOVED].any()
 
 
 def test_uploads_are_twice_as_large_for_planner_clock_and_links():
@@ -93,10 +89,39 @@ def test_uploads_are_twice_as_large_for_planner_clock_and_links():
     assert bits[1] == 2 * bits[0] == twice.backhaul.bits
 
 
-@pytest.mark.parametrize("changes", [{"train__momentum": 0.9}, {"train__optimizer": "adam"}])
-def test_momentum_is_refused(changes):
-    with pytest.raises(InvalidValue, match=r"train\.momentum must be 0, with optimizer 'sgd'"):
-        Experiment.of(tiny_scenario(method="scaffold", **changes), dataset=blobs())
+def test_steps_that_are_no_sums_of_gradients_are_refused():
+    with pytest.raises(InvalidValue, match=r"train\.optimizer must be 'sgd' for objective 'scaffold'"):
+        Experiment.of(tiny_scenario(method="scaffold", train__optimizer="adam"), dataset=blobs())
+
+
+def test_with_momentum_the_variate_is_the_mean_of_the_gradients_by_their_factors():
+    """v ← m v + g, w ← w − η v: gradients 4, 1 and momentum ½ move w by η (1.5 · 4 + 1 · 1), ‖a‖₁ = 2.5: mean 2.8."""
+    assert float(gradients_in_update("sgd", 0.5, 2)) == 2.5
+    run = LocalRun(
+        view=None,
+        received=np.array([10.0]),
+        trained=np.array([10.0 - 0.25 * (1.5 * 4.0 + 1.0 * 1.0)]),
+        learning_rate=0.25,
+        num_steps=2,
+        gradients=2.5,
+        loss=0.0,
+        num_samples=1,
+    )
+    assert SCAFFOLD.finish(run, {OWN: np.zeros(1), COMMON: np.zeros(1)})[OWN] == pytest.approx([2.8], rel=1e-15)
+
+
+@pytest.mark.parametrize("momentum", [0.0, 0.9])
+def test_the_clouds_variate_is_the_mean_of_the_devices_after_every_global_round(tmp_path, momentum):
+    scenario = tiny_scenario(method="scaffold", data__partition="shards").with_("train.momentum", momentum)
+    experiment = Experiment.of(scenario, dataset=blobs())
+    state = experiment.initial_state()
+    state.store = opened_store(experiment, tmp_path)
+    with SerialEngine(experiment.job(InProcess(experiment.dataset))) as engine:
+        list(run_rounds(experiment, engine, state))
+    own = state.store.take(range(6))[OWN]
+    assert np.abs(own).max() > 1e-3
+    np.testing.assert_allclose(state.values[COMMON], own.astype(np.float64).mean(axis=0), rtol=1e-12, atol=1e-15)
+    assert not state.values[MOVED].any()
 
 
 def test_the_recipe_switches_momentum_off():

@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import torch
+from torch.nn import functional as F
 
 import airprune as ap
 from airprune.components.component import paper_shape
+from airprune.engines.serial import SerialEngine
 from airprune.methods.outcome import Outcome
 from airprune.methods.selection import SELECTIONS
 from airprune.methods.selection import oort as rules
 from airprune.methods.selection.base import Candidates, known_rates
+from airprune.models.catalogue import build_model
+from airprune.rounds.experiment import Experiment
+from airprune.runs.driver import InProcess
+from airprune.simulation import run_rounds
 from support.tiny import blobs, tiny_scenario
 
 
@@ -164,6 +171,31 @@ def test_those_asked_share_the_whole_band(name):
             shares, edge = np.array(record["bandwidth_share"]), np.array(record["edge"])
             assert np.bincount(edge).tolist() == [2, 2]
             assert [shares[edge == k].sum() for k in (0, 1)] == pytest.approx([1.0, 1.0], abs=1e-9)
+
+
+def test_oort_utility_is_the_data_size_times_the_root_mean_square_of_the_losses():
+    # Minibatches of one sample: every loss is a sample's own, as in the source.
+    changes = {"selection__name": "oort", "selection__oort__share": 1.0, "rounds__edge_rounds": 1}
+    steps = {
+        "train__batch_size": 1,
+        "train__local_epochs": 1,
+        "train__learning_rate": 1e-30,
+        "rounds__global_rounds": 1,
+    }
+    scenario, data = tiny_scenario(**changes, **steps, model__float64=True, plan__deadline_s=100.0), blobs()
+    experiment = Experiment.of(scenario, dataset=data)
+    state = experiment.initial_state()
+    (x, y), _ = data
+    model = build_model("mlp", input_shape=(12,), num_classes=4, seed=scenario.seed).double()
+    with torch.no_grad():
+        loss = F.cross_entropy(model(torch.tensor(x, dtype=torch.float64)), torch.tensor(y), reduction="none").numpy()
+    with SerialEngine(experiment.job(InProcess(experiment.dataset))) as engine:
+        list(run_rounds(experiment, engine, state))
+    for device in range(experiment.network.num_devices):
+        own = loss[experiment.samples.of(device)]
+        expected = len(own) * np.sqrt(np.mean(own**2))
+        assert expected > 1.01 * len(own) * own.mean()  # so that the mean would not do
+        assert state.values["oort.utility"][device] == pytest.approx(expected, rel=1e-9)
 
 
 def test_oort_pays_for_the_losses_that_devices_report():

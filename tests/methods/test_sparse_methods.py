@@ -11,6 +11,7 @@ import torch
 
 from airprune.components.component import paper_shape
 from airprune.components.layers import PrunableLayers
+from airprune.errors import UnknownName
 from airprune.methods.aggregation.masked_sum import aggregate
 from airprune.methods.compression.base import Wire
 from airprune.methods.masking import MASKINGS
@@ -273,6 +274,21 @@ def test_feddst_gives_small_layers_more_of_their_weights_and_keeps_the_count():
     assert kept[1] == math.floor((1 - scale * raw[1]) * 80)
 
 
+def test_feddst_begins_with_the_largest_or_with_random_weights_as_many_of_each_layer():
+    shape = paper_shape()
+    model = np.random.default_rng(0).normal(size=shape.num_state)
+    view = round_view(shape, 2516, model)
+    masks = {first: FedDst(first=first).prepare(view, {})[0] for first in ("magnitude", "random")}
+    sizes, kept = np.abs(model[shape.prunable]), layer_counts(shape.layers, 2516)
+    for mask in masks.values():
+        assert [int(mask[layer.span].sum()) for layer in shape.layers] == kept
+    for layer in shape.layers:
+        own, mask = sizes[layer.span], masks["magnitude"][layer.span]
+        assert own[mask].min() > own[~mask].max()
+    # Of random weights about a tenth are among the largest tenth.
+    assert 0.05 < np.mean(masks["magnitude"][masks["random"]]) < 0.2
+
+
 # DPF
 
 
@@ -305,6 +321,80 @@ def test_dpf_recovers_from_a_wrong_start():
     assert again.state[1] == pytest.approx(1.5 + 0.25 * 0.5, rel=1e-12)
 
 
+def softmax_gradient(weights, bias, x, y):
+    """∂/∂w and ∂/∂b of the mean cross-entropy of softmax(x wᵀ + b)."""
+    scores = x @ weights.T + bias
+    likely = np.exp(scores - scores.max(axis=1, keepdims=True))
+    likely /= likely.sum(axis=1, keepdims=True)
+    likely[np.arange(len(y)), y] -= 1.0
+    return likely.T @ x / len(y), likely.mean(axis=0)
+
+
+@pytest.mark.parametrize("uploads", ["kept", "all"])
+def test_dpf_moves_dense_weights_by_the_gradient_at_the_pruned_model_as_in_numpy(uploads):
+    """w ← w − η ∇F(m ⊙ w), m the 7 largest |w| of 12, at least one in each row, anew every second step."""
+    rng = np.random.default_rng(3)
+    x, y = rng.normal(size=(9, 4)), rng.integers(3, size=9)
+    weights, bias, rate, keep = rng.normal(size=(3, 4)), rng.normal(size=3), 0.25, 7
+    start = np.concatenate([bias, weights.ravel()])
+    for step in range(6):
+        if step % 2 == 0:
+            rows = np.abs(weights).argmax(axis=1) + np.array([0, 4, 8])
+            first = np.argsort(-np.abs(weights), axis=None)
+            order = [*rows, *(one for one in first if one not in rows)]
+            mask = np.isin(np.arange(12), order[:keep]).reshape(3, 4)
+        by_weight, by_bias = softmax_gradient(weights * mask, bias, x, y)
+        weights, bias = weights - rate * by_weight, bias - rate * by_bias
+    masking = MASKINGS["dpf"](every=2, uploads=uploads)
+    model = torch.nn.Linear(4, 3)
+    one = device_with(masking, model=model, x=x, y=y, batch_size=9, local_epochs=6)
+    upload = one_round(one, start, keep=keep, samples=9, rate=rate, mask=np.array([keep]))
+    if uploads == "all":
+        assert upload.mask is None
+        assert upload.state == pytest.approx(np.concatenate([bias, weights.ravel()]), rel=1e-12)  # float64
+        return
+    kept = np.abs(weights).ravel() >= np.sort(np.abs(weights), axis=None)[-keep]
+    assert np.array_equal(upload.mask, kept) and kept.reshape(3, 4).any(axis=1).all()
+    assert upload.state[3:][kept] == pytest.approx(weights.ravel()[kept], rel=1e-12)
+    assert upload.memory["dpf.own"][~kept] == pytest.approx(weights.ravel()[~kept], rel=1e-6)  # a float32 slot
+
+
+def test_dense_dpf_pays_for_the_whole_model_where_sparse_dpf_pays_for_what_it_sends_and_a_bitmap():
+    dense, sparse = (played(tiny_scenario(method=name, plan__deadline_s=TIGHT_S)) for name in ("dpf-dense", "dpf"))
+    for one in dense:
+        assert one.timed.planned.bits.tolist() == [64.0 * 1024] * len(one.timed.planned.device)
+        assert (one.timed.edge_latency_s > TIGHT_S).any()
+    for one in sparse:
+        keep = one.timed.planned.keep
+        assert (keep < 1024).any()
+        assert np.array_equal(one.timed.planned.bits, 64.0 * keep + np.where(keep < 1024, 1024, 0))
+        assert (one.timed.edge_latency_s <= TIGHT_S * (1 + 1e-9)).all()
+
+
+def test_dpf_evaluates_its_largest_weights_that_were_sent_as_many_as_the_device_that_used_the_most():
+    masking, shape, model = MASKINGS["dpf"](), shape_of((1, 5)), np.array([0.5, -3.0, 0.1, 2.0, -1.0])
+    values = start_of(masking, shape)
+    assert masking.evaluated(shape, model, values) is model  # before the first round
+    view = round_view(shape, [2, 3, 1], model)
+    _, values = masking.prepare(view, values)
+    sent = np.array([True, True, True, False, True])
+    values |= masking.after_edge_round(SimpleNamespace(view=view, held=sent), values)
+    assert masking.evaluated(shape, model, values).tolist() == [0.5, -3.0, 0.0, 0.0, -1.0]
+    dense = MASKINGS["dpf"](uploads="all")
+    shared, values = dense.prepare(view, start_of(dense, shape))
+    assert shared.tolist() == [1] and dense.counts(view, shared).tolist() == [5, 5, 5]
+    values |= dense.after_edge_round(SimpleNamespace(view=view, held=np.ones(5, dtype=bool)), values)
+    assert dense.evaluated(shape, model, values).tolist() == [0.0, -3.0, 0.0, 0.0, 0.0]
+
+
+def test_the_name_dpf_global_is_refused_with_those_of_the_two_methods_that_it_could_mean():
+    with pytest.raises(UnknownName) as refused:
+        tiny_scenario(method="dpf-global")
+    assert str(refused.value) == (
+        "Scenario.method 'dpf-global' is not the name of a method; write magnitude-rechosen or dpf-dense."
+    )
+
+
 def test_dpf_becomes_sparse_by_a_cubic_and_never_less_than_the_deadline_asks():
     assert [sparsity_at(0.8, t) for t in (0, 0.25, 0.5, 1, 2)] == pytest.approx([0, 0.4625, 0.7, 0.8, 0.8])
     masking, shape = MASKINGS["dpf"](sparsity=0.8, until=4), shape_of((10, 10))
@@ -314,7 +404,7 @@ def test_dpf_becomes_sparse_by_a_cubic_and_never_less_than_the_deadline_asks():
 
 def test_a_weight_that_nobody_holds_waits_at_the_cloud_and_comes_back():
     """F = ½ ‖w − t‖², t = (0, 2), η = ¼, one weight fits: (1, 0.9) → (0.75, 0.9) → (0.75, 1.175)."""
-    masking, shape = MASKINGS["dpf-global"](), shape_of((1, 2))
+    masking, shape = MASKINGS["magnitude-rechosen"](), shape_of((1, 2))
     cloud, masks = np.array([1.0, 0.9]), []
     for _ in range(2):
         shared, _ = masking.prepare(round_view(shape, [1], cloud), {})
@@ -328,7 +418,7 @@ def test_a_weight_that_nobody_holds_waits_at_the_cloud_and_comes_back():
 
 
 def test_devices_with_less_time_hold_a_part_of_the_clouds_largest_weights_for_a_global_round():
-    values = {"method": "dpf-global", "plan__deadline_s": TIGHT_S, "radio__fading": "rayleigh"}
+    values = {"method": "magnitude-rechosen", "plan__deadline_s": TIGHT_S, "radio__fading": "rayleigh"}
     rounds = played(tiny_scenario(rounds__edge_rounds=2, **values))
     shared = [one.timed.planned.mask for one in rounds]
     assert (
@@ -339,19 +429,21 @@ def test_devices_with_less_time_hold_a_part_of_the_clouds_largest_weights_for_a_
     assert len({int(keep) for one in rounds for keep in one.timed.planned.keep}) > 2
     for one in rounds:
         assert np.array_equal(one.timed.planned.bits, 64.0 * one.timed.planned.keep)  # nothing to say which they are
-    masking, shape = MASKINGS["dpf-global"](), shape_of((4, 25))
+    masking, shape = MASKINGS["magnitude-rechosen"](), shape_of((4, 25))
     scores = np.random.default_rng(0).random(100)
     small, large = (masking.choose(SimpleNamespace(keep=keep, shape=shape, shared=scores)).sent for keep in (20, 60))
     assert small.sum() == 20 and not np.any(small & ~large)
 
 
-def test_the_cloud_uses_its_largest_weights_alone_as_many_as_somebody_held():
-    masking, shape, model = MASKINGS["dpf-global"](), shape_of((1, 5)), np.array([0.5, -3.0, 0.1, 2.0, -1.0])
+def test_the_model_that_the_device_with_the_most_weights_trained_is_evaluated():
+    masking, shape, model = MASKINGS["magnitude-rechosen"](), shape_of((1, 5)), np.array([0.5, -3.0, 0.1, 2.0, -1.0])
     values = start_of(masking, shape)
     assert masking.evaluated(shape, model, values) is model  # before the first round
     _, values = masking.prepare(round_view(shape, [2, 3, 1], model), values)
     assert masking.evaluated(shape, model, values).tolist() == [0.0, -3.0, 0.0, 2.0, -1.0]
     assert model[0] == 0.5  # the cloud keeps the others
+    shrunk = np.array([0.5, -3.0, 0.1, 2.0, -0.2])  # the first weight is now larger, but no device has trained it
+    assert masking.evaluated(shape, shrunk, values).tolist() == [0.0, -3.0, 0.0, 2.0, -0.2]
 
 
 # Whole runs

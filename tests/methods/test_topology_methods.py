@@ -14,10 +14,19 @@ from airprune.engines.serial import SerialEngine
 from airprune.errors import InvalidValue
 from airprune.methods.masking.core.coverage import coverage_of
 from airprune.methods.selection.base import Candidates, known_rates
-from airprune.methods.topology.d2d import D2d, d2d_rate_bps, masters, without_leavers
+from airprune.methods.topology.arrivals import LAG, LEFT, Buffered, KOfN
+from airprune.methods.topology.base import DueView
+from airprune.methods.topology.d2d import (
+    D2d,
+    d2d_rate_bps,
+    interference_w,
+    masters,
+    without_leavers,
+    without_slow_members,
+)
 from airprune.methods.topology.fog import chosen_edge, queueing_s, utility
 from airprune.methods.topology.lan import ring_share
-from airprune.methods.topology.relay import Relay
+from airprune.methods.topology.relay import Relay, RelayView
 from airprune.methods.topology.tiers import Tiers, tier_of
 from airprune.randomness import rng_for
 from airprune.results.traffic import link_bits
@@ -257,6 +266,77 @@ def test_the_link_between_devices_has_the_cells_path_loss_and_23_dbm():
     assert rate_bps[0] == pytest.approx(20e6 * math.log2(1 + 10 ** (snr_db / 10)), rel=CLOSED)
 
 
+def test_groups_of_a_cell_take_turns_in_the_order_in_which_they_are_ready():
+    relay = Relay(
+        head=np.array([0, 0, 2, 2, 4]),
+        uploads=np.array([True, False, True, False, True]),
+        sends=np.array([0.0, 1.0, 0.0, 1.0, 0.0]),
+        rate_bps=np.array([1.0, 5.0, 1.0, 2.0, 1.0]),
+        power_w=0.2,
+        takes_turns=True,
+    )
+    bits, one_cell = np.full(5, 10.0), np.zeros(5, dtype=np.int64)  # turns of 2 and 5 s
+    together = replace(relay, takes_turns=False)
+
+    def over_s(relay, ready_s, edge=one_cell):
+        return relay.over_s(np.array(ready_s), bits, edge).tolist()
+
+    # Groups ready after 2 and 3 s: 2–4 and 4–9 s in turn, or until 3 + 5 s at the same time.
+    assert over_s(relay, [1.0, 2.0, 3.0, 1.0, 30.0]) == [9.0] * 5
+    assert over_s(together, [1.0, 2.0, 3.0, 1.0, 30.0]) == [8.0] * 5
+    # After 9 and 3 s: the second group is first, 3–8 s, and the first waits for its own training, 9–11 s.
+    assert over_s(relay, [9.0, 2.0, 3.0, 1.0, 30.0]) == over_s(together, [9.0, 2.0, 3.0, 1.0, 30.0]) == [11.0] * 5
+    # Two cells do not wait for each other; a device alone relays nothing.
+    assert over_s(relay, [1.0, 2.0, 3.0, 1.0, 30.0], np.array([0, 0, 1, 1, 2])) == [4.0, 4.0, 8.0, 8.0, 0.0]
+
+
+def line_of_devices(place_m):
+    """Devices of one cell along a line, as D2D groups see them."""
+    place_m = np.array(place_m)
+    return RelayView(
+        edge=np.zeros(len(place_m), dtype=np.int64),
+        full_band_rate_bps=np.array([9e6, 1e6] * (len(place_m) // 2)),
+        compute_s=np.zeros(len(place_m)),
+        model_bits=np.full(len(place_m), 1e6),
+        radio=Radio(),
+        positions_m=lambda: np.stack([place_m, np.zeros_like(place_m)], axis=1),
+    )
+
+
+def test_groups_that_reuse_the_bandwidth_interfere_with_each_others_masters():
+    def gain(distance_m):
+        return 10 ** (-(128.1 + 37.6 * math.log10(distance_m / 1000.0)) / 10)
+
+    power_w, noise_w = 10 ** (23 / 10 - 3), 10 ** (-110 / 10 - 3)
+    view = line_of_devices([0.0, 10.0, 100.0, 120.0])  # masters 0 and 2, members 1 and 3
+    relay = D2d(reuse=True).relay(view)
+    assert relay.head.tolist() == [0, 0, 2, 2] and not relay.takes_turns
+    for member, own_m, other_m in ((1, 10.0, 120.0), (3, 20.0, 90.0)):
+        sinr = gain(own_m) * power_w / (noise_w + gain(other_m) * power_w)
+        assert relay.rate_bps[member] == pytest.approx(20e6 * math.log2(1 + sinr), rel=CLOSED)
+    quiet = D2d().relay(view)
+    assert quiet.takes_turns and quiet.rate_bps[1] > relay.rate_bps[1]
+    assert quiet.rate_bps[1] == pytest.approx(20e6 * math.log2(1 + gain(10.0) * power_w / noise_w), rel=CLOSED)
+
+
+def test_a_group_alone_in_its_cell_has_no_interference_and_the_strongest_member_counts():
+    distance_m = np.array(
+        [[3.0, 10.0, 60.0, 30.0], [10.0, 3.0, 50.0, 40.0], [60.0, 50.0, 3.0, 5.0], [30.0, 40.0, 5.0, 3.0]]
+    )
+    alone = interference_w(np.array([0, 0, 0, 0]), distance_m, Radio(), power_w=1.0)
+    assert alone.tolist() == [0.0] * 4
+    masters_of = np.array([0, 0, 2, 0])  # members 1 and 3 send to 0; device 2 has no members and hears both
+    heard_w = interference_w(masters_of, distance_m, Radio(), power_w=1.0)
+    strongest = 10 ** (-(128.1 + 37.6 * math.log10(0.005)) / 10)  # 3, at 5 m
+    assert heard_w == pytest.approx([0.0, 0.0, strongest, 0.0], rel=CLOSED)
+
+
+def test_a_member_leaves_where_its_own_upload_takes_less_than_its_turn():
+    master, turn_s = np.array([0, 0, 0, 3, 3]), np.array([0.0, 2.0, 2.0, 0.0, 5.0])
+    stays = without_slow_members(master, turn_s, np.array([1.0, 1.5, 2.0, 9.0, 6.0]))
+    assert stays.tolist() == [0, 1, 0, 3, 3]
+
+
 def test_without_reach_everything_is_hierfavg_to_the_bit_and_to_the_second(hierfavg):
     _, state, records = same_size(method="d2d-fedavg", topology__d2d__max_distance_m=0.0)
     _, plain_state, plain = hierfavg
@@ -330,19 +410,34 @@ def test_groups_need_places_and_updates_that_can_be_added():
 # TT-Prune
 
 
+def seen(latency_s, deadline_s=1.0, round_index=0):
+    """One edge's devices as a topology sees them."""
+    count = len(latency_s)
+    return DueView(
+        device=np.arange(count),
+        edge=np.zeros(count, dtype=np.int64),
+        latency_s=np.array(latency_s),
+        deadline_s=deadline_s,
+        round_index=round_index,
+    )
+
+
 def test_times_of_12_25_and_47_ms_are_tiers_1_2_and_4_of_15_ms():
     assert tier_of(np.array([0.012, 0.025, 0.047]), 0.015).tolist() == [1, 2, 4]
     assert tier_of(np.array([0.015, 0.030, 0.0]), 0.015).tolist() == [1, 2, 1]
 
 
 def test_a_tier_delivers_every_so_many_rounds_what_it_began_then():
-    topology = Tiers(tiers=4)
-    latency_s, edge = np.array([0.012, 0.025, 0.047]), np.zeros(3, dtype=np.int64)
-    delivered = [topology.due(latency_s, edge, 0.060, k).delivers.tolist() for k in range(4)]
+    topology, latency_s = Tiers(tiers=4), (0.012, 0.025, 0.047)
+
+    def due(deadline_s, k):
+        return topology.due(seen(latency_s, deadline_s, k), {})[0]
+
+    delivered = [due(0.060, k).delivers.tolist() for k in range(4)]
     assert delivered == [[True, False, False], [True, True, False], [True, False, False], [True, True, True]]
-    found = topology.due(latency_s, edge, 0.060, 3)
+    found = due(0.060, 3)
     assert found.lag.tolist() == [0, 1, 3] and found.period_s.tolist() == [0.015] * 3
-    late = topology.due(latency_s, edge, 0.030, 0)  # a baseline beyond the deadline
+    late = due(0.030, 0)  # a baseline beyond the deadline
     assert late.period_s == pytest.approx(0.047 / 4) and late.delivers.tolist() == [False, False, False]
 
 
@@ -465,3 +560,90 @@ def test_links_are_told_apart_and_what_is_not_recorded_follows_from_who_took_par
     assert links(hierfavg[2], has_backhaul=False).backhaul == 0.0
     tall = ran(method="h-sgd", network__num_edges=4, topology__tree__rounds=[3])[2]
     assert links(tall).backhaul == 2 * (3 * 4 + 2) * TINY_BITS
+
+
+# Edges that do not wait for all
+
+
+def events(latency_s, count, rounds):
+    """An independent event queue: [(when a round closes, who has arrived, which round each began with)]."""
+    ends = dict.fromkeys(range(len(latency_s)))
+    for device, needs_s in enumerate(latency_s):
+        ends[device] = (needs_s, 0)
+    closed = []
+    for number in range(rounds):
+        now = sorted(when for when, _ in ends.values())[count - 1]
+        now = max(now, closed[-1][0] if closed else 0.0)
+        here = [device for device, (when, _) in ends.items() if when <= now]
+        closed.append((now, here, [ends[device][1] for device in here]))
+        for device in here:
+            ends[device] = (now + latency_s[device], number + 1)
+    return closed
+
+
+@pytest.mark.parametrize(
+    ("latency_s", "share", "count"), [((1.0, 2.0, 5.0), 0.6, 2), ((1.0, 1.5, 2.25, 7.0, 9.0), 0.2, 1)]
+)
+def test_rounds_close_when_an_event_queue_says_so(latency_s, share, count):
+    topology = KOfN(share=share, models=64)
+    values = {LEFT: np.full(len(latency_s), np.nan), LAG: np.zeros(len(latency_s), dtype=np.int64)}
+    values["arrivals.edge"] = np.zeros(len(latency_s), dtype=np.int64)
+    now_s = 0.0
+    for number, (when_s, who, began) in enumerate(events(latency_s, count, 12)):
+        due, changed = topology.due(seen(latency_s, round_index=number), values)
+        values |= changed
+        now_s += due.period_s[0]
+        assert now_s == pytest.approx(when_s, rel=1e-12)
+        assert np.flatnonzero(due.delivers).tolist() == who
+        assert (number - due.lag[due.delivers]).tolist() == began
+
+
+def test_an_edge_waits_for_a_device_that_began_with_the_oldest_model_it_has():
+    topology = KOfN(share=0.4, models=2)  # two devices of 1 s and 5 s: closes after the first
+    values = {LEFT: np.full(2, np.nan), LAG: np.zeros(2, dtype=np.int64), "arrivals.edge": np.zeros(2, dtype=np.int64)}
+    periods = []
+    for number in range(3):
+        due, changed = topology.due(seen((1.0, 5.0), round_index=number), values)
+        values |= changed
+        periods.append((due.period_s[0], due.delivers.tolist(), due.lag.max()))
+    assert periods == [(1.0, [True, False], 0), (4.0, [True, True], 1), (1.0, [True, False], 0)]
+
+
+def test_a_buffer_of_a_fresh_update_of_1_and_one_of_4_that_is_three_rounds_old_moves_the_edge_by_1_and_a_half():
+    start = np.zeros(1)
+    fresh, old = part_of([1.0], [True], (0,)), part_of([14.0], [True], (1,))
+    weights = Buffered().part_weights(np.array([0, 3]), np.array([1, 1]))
+    found = mean_of_parts([(0, fresh), (3, old)], start, [start, np.array([10.0])], weights)
+    assert found.combined.tolist() == [1.5]
+    even = KOfN().part_weights(np.array([0, 3]), np.array([1, 1]))  # 1 : ½
+    found = mean_of_parts([(0, fresh), (3, old)], start, [start, np.array([10.0])], even)
+    assert found.combined[0] == pytest.approx(1.0 * 2 / 3 + 4.0 / 3, rel=1e-15)
+
+
+def test_the_weight_of_a_part_that_lacks_an_entry_falls_to_the_others():
+    current = np.array([5.0, 5.0, 5.0])
+    first = part_of([6.0, 6.0, 0.0], [True, True, False], (0,))
+    second = part_of([9.0, 0.0, 0.0], [True, False, False], (1,))
+    found = mean_of_parts([(0, first), (1, second)], current, [current, np.array([7.0] * 3)], np.array([0.75, 0.25]))
+    assert found.combined.tolist() == [5.0 + 0.75 * 1.0 + 0.25 * 2.0, 6.0, 5.0]
+
+
+@pytest.mark.parametrize("method", ["semi-sync", "fedbuff"])
+def test_an_edge_that_waits_for_all_is_hierfavg_to_the_bit(method):
+    topology = ap.METHODS[method].settings["topology.name"]
+    _, state, records = ran(method=method, **{f"topology__{topology}__share": 1.0})
+    _, plain, expected = ran(method="hierfavg")
+    assert state.global_state.tobytes() == plain.global_state.tobytes()
+    assert records[-1]["time_s"] == expected[-1]["time_s"]
+
+
+def test_edges_that_do_not_wait_close_sooner_and_slow_devices_still_count():
+    cpu_hz = [3e9, 3e9, 3e9, 1e7] * 2
+    changes = {"network__devices_per_edge": 4, "rounds__global_rounds": 3, "plan__cycles_per_weight": 1000.0}
+    _, _, waiting = ran(cpu_hz, method="hierfavg", **changes)
+    _, _, records = ran(cpu_hz, method="semi-sync", **changes, **{"topology__k-of-n__share": 0.75})
+    assert records[-1]["time_s"] < waiting[-1]["time_s"]
+    slow = {
+        (device, lag) for r in records if r["kind"] == "edge" for device, lag in zip(r["device"], r["lag"], strict=True)
+    }
+    assert all(lag == 0 for device, lag in slow if device not in (3, 7))

@@ -41,10 +41,10 @@ def budgets(deadline_s: float, fixed_bits: float = 0.0) -> list[float]:
 
 def test_the_deadline_decides_k_on_three_devices():
     plan = three_devices(codes_of("top-k", share=1.0))
-    assert plan.code.tolist() == [36_768, 29_414, 24_512]
+    assert plan.code.tolist() == [W, 29_414, 24_512]  # the first has time for the whole update
     assert plan.status.tolist() == ["ok"] and np.all(plan.pruning_ratio == 0.0)
     one_more_s = (64 + 16) / (np.array(RATES) / 3)
-    assert np.all(plan.latency_s <= 0.030) and np.all(plan.latency_s + one_more_s > 0.030)
+    assert np.all(plan.latency_s <= 0.030) and np.all((plan.latency_s + one_more_s)[1:] > 0.030)
 
 
 def test_places_drawn_from_a_seed_leave_room_for_more_entries():

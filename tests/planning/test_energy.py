@@ -82,6 +82,34 @@ def test_a_second_costs_the_same_in_the_cpu_as_in_the_radio():
     assert saved == pytest.approx(2 * KAPPA * clock**3, rel=1e-6)  # finite difference
 
 
+@pytest.mark.parametrize(("scheme", "weighs"), [("energy", False), ("hfel", True), ("ren2021", True)])
+def test_an_amplifiers_loss_counts_as_if_computing_cost_less_within_a_smaller_budget(scheme, weighs):
+    """κ f³ T + p T_up / η is 1/η of η κ f³ T + p T_up: the same plan where a joule weighs 1/η."""
+    efficiency, rates = 0.35, {"full_band_rate_bps": np.array([300e6, 240e6, 200e6])}
+    lossy = limits(energy_j=20e-3, amplifier_efficiency=efficiency)
+    scaled = limits(energy_j=20e-3 * efficiency, effective_capacitance=KAPPA * efficiency)
+    one = ap.plan(three_devices(limits=lossy, fc_weights=25_168, **rates), scheme)
+    options = {"energy_weight": 1 / efficiency} if weighs else None
+    other = ap.plan(three_devices(limits=scaled, fc_weights=25_168, **rates), scheme, options)
+    np.testing.assert_allclose(one.pruning_ratio, other.pruning_ratio, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(one.bandwidth_share, other.bandwidth_share, rtol=1e-7)  # roots of two problems
+    np.testing.assert_allclose(one.energy_j * efficiency, other.energy_j, rtol=1e-7)
+
+
+def test_an_inefficient_amplifier_leaves_a_budget_for_fewer_weights():
+    good, poor = (
+        ap.plan(three_devices(limits=limits(energy_j=10e-3, amplifier_efficiency=share)), "energy")
+        for share in (1.0, 0.35)
+    )
+    assert np.all(kept(poor) < kept(good))
+    assert np.all(poor.energy_j <= 10e-3 * (1 + 1e-12))
+    half = ap.plan(three_devices(limits=limits(energy_j=10e-3, amplifier_efficiency=0.35)), "energy")
+    by_hand_j = KAPPA * half.cpu_hz**2 * 40 * kept(half) + half.power_w / 0.35 * (
+        half.latency_s - 40 * kept(half) / half.cpu_hz
+    )
+    np.testing.assert_allclose(half.energy_j, by_hand_j, rtol=1e-12)
+
+
 def test_a_loose_deadline_is_spent_on_a_slower_clock_and_less_power():
     plan = ap.plan(three_devices(fc_weights=10_000, deadline_s=0.1), "energy")
     assert np.all(plan.pruning_ratio == 0) and np.all(plan.cpu_hz < 1e9) and np.all(plan.power_w < 0.01)

@@ -6,7 +6,11 @@ import torch
 from torch.nn import functional as F
 
 import airprune as ap
+from airprune.components.component import paper_shape
 from airprune.engines.serial import SerialEngine
+from airprune.methods import METHODS
+from airprune.methods.masking.base import FREE, own_mask
+from airprune.methods.masking.ranking import Ranking
 from airprune.models.catalogue import MLP, build_model
 from airprune.randomness import NumberedStreams
 from airprune.rounds.device import device_round
@@ -14,6 +18,7 @@ from airprune.rounds.edge import select_and_plan
 from airprune.rounds.experiment import Experiment
 from airprune.rounds.local import Streams
 from airprune.rounds.messages import Broadcast, Orders
+from airprune.rounds.method import Method
 from airprune.rounds.state import RunState, learning_rate_at
 from airprune.rounds.training.chunks import distinct_pairs
 from airprune.runs.driver import InProcess
@@ -165,6 +170,41 @@ def test_mask_bits_and_probe_time_are_counted_when_asked():
     assert counted[0]["uploaded_bits"] == plain[0]["uploaded_bits"] + 6 * experiment.model.prunable_weights
     probe_s = 20 * (experiment.model.fixed_weights + experiment.model.prunable_weights) / 3e9
     np.testing.assert_allclose(np.array(counted[0]["compute_s"]) - np.array(plain[0]["compute_s"]), probe_s, rtol=1e-9)
+
+
+def test_one_setting_charges_masks_and_probes_as_the_maskings_own_options_do():
+    common = {"rounds__global_rounds": 1, "plan__min_pruning_ratio": 0.5, "plan__max_pruning_ratio": 0.5}
+    _, _, counted = run_with_state(
+        tiny_scenario(**common, masking__probe__count_mask_bits=True, masking__probe__count_probe=True)
+    )
+    _, _, charged = run_with_state(tiny_scenario(**common, masking__charged=True))
+    assert charged == counted
+
+
+def test_every_method_that_ranks_weights_on_devices_can_be_charged_by_one_setting():
+    shape, ranked = paper_shape(), []
+    for name in METHODS:
+        scenario = ap.Scenario.preset("paper").with_values({"method": name})
+        free = Method.of(scenario).masking
+        if not isinstance(free, Ranking) or free.name == "shared":
+            continue
+        charges = Method.of(scenario.with_("masking.charged", True)).masking.charges(0, shape, 64.0)
+        assert (charges.uplink_bits, charges.index_bits, charges.probe) == (25_168.0, 15.0, True), name
+        ranked.append(name)
+        assert free.charges(0, shape, 64.0) == FREE, name
+    assert {"adaptive-pruning", "frozen-pruning", "random", "oort", "variance", "minmax-pruning", "japp"} <= set(ranked)
+
+
+def test_magnitude_ranks_without_a_probe_so_only_its_mask_is_charged():
+    scenario = tiny_scenario(masking__probe__importance="magnitude", masking__charged=True)
+    charges = Method.of(scenario).masking.charges(0, paper_shape(), 64.0)
+    assert charges.uplink_bits == 25_168.0 and not charges.probe
+
+
+def test_a_mask_is_a_bitmap_or_a_list_of_positions_whichever_is_shorter():
+    charges = own_mask(paper_shape())  # 25,168 prunable weights: 15 bits for a position
+    assert charges.mask_bits(np.array([0, 100, 1_677, 1_678, 25_000])).tolist() == [0, 1_500, 25_155, 25_168, 25_168]
+    assert FREE.mask_bits(np.array([0, 100])).tolist() == [0.0, 0.0]
 
 
 def test_planned_devices_meet_the_deadline_with_everything_counted():

@@ -9,6 +9,8 @@ from airprune.results.time_to_target import Evaluation
 from airprune.results.traffic import LinkBits
 from airprune.studies.league.finished import FinishedRun, RunStatistics
 from airprune.studies.league.folder import League
+from airprune.studies.league.league_run import LeagueRun
+from airprune.studies.league.ledger import Line
 from airprune.studies.league.lineup import ALONE, CENTRAL, FP32, SEED, WHOLE, lineup
 from airprune.studies.league.schedule import SCHEDULES
 from airprune.studies.league.standings import Result, Standings, standings
@@ -45,6 +47,11 @@ def run_of(*accuracies: float, round_s: float = 1.0) -> FinishedRun:
         i: LinkBits(uplink=1e6 * i, downlink=2e6 * i, backhaul=3e6 * i, d2d=4e6 * i) for i in range(1, len(tests) + 1)
     }
     return FinishedRun(tests=tests, conduct=_QUIET, links=links)
+
+
+def line_of(run: LeagueRun, played: FinishedRun, commit: str = "c0ffee") -> Line:
+    """A line of a ledger."""
+    return Line.of(run, environment={"commit": commit, "kernel": "native", "cpu": "x"}, cpu_s=1.5, played=played)
 
 
 def made_up() -> Standings:

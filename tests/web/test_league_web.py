@@ -77,7 +77,7 @@ def test_the_page_shows_standings_with_origins_picture_notes_and_claims(site, pa
     page.wait_for_function("document.querySelector('#picture img').naturalWidth > 100")
     assert page.locator("#notes li").count() > 5
     assert page.locator("#claims .badge").inner_text() == "✓ holds"
-    assert page.inner_text("#lead").startswith("Of 5 methods in track A (the paper's), fp32 ◇ is first; accuracy at")
+    assert page.inner_text("#lead").startswith("Of 5 methods in track A (the paper's), fp32 ◇ is first; accuracy after")
 
 
 def test_recorded_claims_stay_visible_beside_those_of_a_folder(site, page):

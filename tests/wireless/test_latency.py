@@ -14,11 +14,14 @@ from airprune.wireless.latency import (
     edge_round_latency_s,
     fc_weight_count,
     global_round_latency_s,
+    idle_energy_j,
     kept_weights,
+    receive_energy_j,
     run_latency_s,
     seconds_per_weight,
     total_weights,
     transmit_energy_j,
+    unicast_time_s,
     uplink_time_s,
 )
 from airprune.wireless.network import place_flat, place_hierarchical
@@ -162,6 +165,20 @@ def test_transmit_energy_is_power_times_time():
     assert transmit_energy_j([2.0, math.inf], transmit_power_w=0.5).tolist() == [1.0, math.inf]
 
 
+def test_four_cores_of_a_loaded_raspberry_pi_4_take_3_7_watts_with_a_capacitance_of_2_7e_28():
+    watts = compute_energy_j(1.0, cpu_hz=1.5e9, effective_capacitance=2.74e-28, num_cores=4)
+    assert watts == pytest.approx(3.7, abs=0.01)  # measured: 6.4 W less 2.7 W
+    assert compute_energy_j(1.0, cpu_hz=1.8e9) == pytest.approx(0.583, abs=1e-3)  # one core by default
+
+
+def test_an_amplifier_of_efficiency_a_quarter_takes_four_times_what_it_radiates():
+    assert transmit_energy_j([2.0], transmit_power_w=0.5, amplifier_efficiency=0.25).tolist() == [4.0]
+
+
+def test_a_device_takes_its_idle_power_for_the_whole_round():
+    assert idle_energy_j([3.0, 0.0], idle_power_w=2.5).tolist() == [7.5, 0.0]
+
+
 @pytest.mark.parametrize(
     "call",
     [
@@ -179,7 +196,13 @@ def test_transmit_energy_is_power_times_time():
         lambda: global_round_latency_s([[-1.0]]),
         lambda: run_latency_s([math.nan]),
         lambda: compute_energy_j(1.0, effective_capacitance=math.nan, cpu_hz=3e9),
+        lambda: compute_energy_j(1.0, num_cores=0, cpu_hz=3e9),
         lambda: transmit_energy_j(1.0, transmit_power_w=0.0),
+        lambda: transmit_energy_j(1.0, transmit_power_w=1.0, amplifier_efficiency=0.0),
+        lambda: transmit_energy_j(1.0, transmit_power_w=1.0, amplifier_efficiency=1.1),
+        lambda: receive_energy_j(-1.0, receive_power_w=1.0),
+        lambda: idle_energy_j(1.0, idle_power_w=-1.0),
+        lambda: unicast_time_s(1.0, [1.0], [0], num_edges=0),
     ],
 )
 def test_misuse_raises(call):

@@ -40,8 +40,8 @@ def league(
         bool, typer.Option("--quick", help="Minutes: one seed, no tuning; claims are not decided.")
     ] = False,
     full: Annotated[bool, typer.Option("--full", help="Table I's rounds and samples, ten seeds.")] = False,
-    no_tuning: Annotated[
-        bool, typer.Option("--no-tuning", help="No tuning runs: every method with the scenario's learning rate.")
+    without_tuning: Annotated[
+        bool, typer.Option("--without-tuning", help="No tuning runs: every method with the scenario's learning rate.")
     ] = False,
     untuned: Annotated[
         bool, typer.Option("--untuned", help="Run every tuned method untuned as well; as many ranked runs again.")
@@ -92,7 +92,7 @@ def league(
         overrides or [],
         quick=quick,
         full=full,
-        no_tuning=no_tuning,
+        without_tuning=without_tuning,
         untuned=untuned,
         track=track,
         methods=methods,
@@ -123,7 +123,7 @@ def _league(
     *,
     quick: bool,
     full: bool,
-    no_tuning: bool,
+    without_tuning: bool,
     untuned: bool,
     track: str,
     methods: str | None,
@@ -143,7 +143,7 @@ def _league(
     from airprune.studies.league.tracks import tracks_named
 
     schedule = SCHEDULES[schedule_name(quick, full)]
-    if no_tuning:
+    if without_tuning:
         schedule = schedule.untuned()
     if seeds:
         schedule = schedule.on(tuple(parse_seeds(seeds)))

@@ -56,6 +56,10 @@ def run(
         typer.Option(metavar="DIR", help="Run folder.  [default: runs/NAME-CHANGES-seedN, or RUN-replay]"),
     ] = None,
     resume: Resume = False,
+    extend: Annotated[
+        bool,
+        typer.Option("--extend", help="Continue the finished run in the folder to a larger rounds.global_rounds."),
+    ] = False,
     replay: Annotated[
         Path | None,
         typer.Option(metavar="RUN", help="Repeat a deployment in simulation: its rounds, plans and lost uploads."),
@@ -80,7 +84,7 @@ def run(
     if out is None:
         out = default_folder(Path("runs"), chosen, changes) if replay is None else Path(f"{replay}-replay")
     folder = RunFolder(out)
-    if folder.has_run and not resume:
+    if folder.has_run and not resume and not extend:
         raise UsageError(_used(folder))
     if replay is None:
         chosen.check_names()
@@ -97,7 +101,7 @@ def run(
         announce_duration([chosen])
     try:
         with contextlib.closing(
-            run_scenario(chosen, out=out, resume=resume, replay=replay, callbacks=log or [])
+            run_scenario(chosen, out=out, resume=resume, extend=extend, replay=replay, callbacks=log or [])
         ) as records:
             for _ in show_progress(records, chosen, label=chosen.name, done=len(folder.records())):
                 pass
@@ -110,6 +114,8 @@ def run(
     if replay is not None:
         say(_likeness(folder, RunFolder(replay)))
     last = next(record for record in reversed(folder.records()) if record["kind"] == "global")
+    if last.get("stopped"):
+        say(f"Ended early: {last['stopped']}.")
     target = chosen.rounds.target_accuracy
     tests = [] if target is None else evaluations_in(folder)
     if as_json:

@@ -50,12 +50,14 @@ class Tensor:
 
     Attributes:
       counted: whether its entries are weights in the sense of Eq. (4); biases, buffers and personal layers are not.
+      layer: number of the layer that it belongs to, in the model's own order.
     """
 
     name: str
     start: int
     stop: int
     counted: bool
+    layer: int = 0
 
 
 def _no_units() -> UnitGraph:
@@ -116,6 +118,22 @@ class ModelShape:
     def personal(self) -> slice:
         """Place of the layers that stay on the devices."""
         return slice(0, self.num_personal)
+
+    @cached_property
+    def num_layers(self) -> int:
+        """Layers with trained tensors, which a trained part begins with one of."""
+        return 1 + max(tensor.layer for tensor in self.tensors)
+
+    def frozen_below(self, first_trained: int) -> Array:
+        """True for entries of the layers below this one: weights, biases and buffers.  [num_state] bool"""
+        frozen = np.zeros(self.num_state, dtype=bool)
+        for tensor in self.tensors:
+            frozen[tensor.start : tensor.stop] = tensor.layer < first_trained
+        return frozen
+
+    def weights_above(self, first_trained: int) -> int:
+        """Counted weights of this layer and those above it: what a device that trains them sends."""
+        return sum(t.stop - t.start for t in self.tensors if t.counted and t.layer >= first_trained)
 
     @cached_property
     def prunable_weights(self) -> int:
@@ -240,7 +258,7 @@ def check_complete(kind: type[Component]) -> None:
 
 
 class LocalComponent(Component):
-    """A component with a part on the devices: maskings and objectives."""
+    """A component with a part on the devices: maskings, objectives and selections."""
 
     def finish(self, run: LocalRun, memory: Memory) -> Values:
         """Returns the device's slots that its local steps change; on the device."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -12,6 +12,26 @@ from airprune.checks import whole_number
 from airprune.errors import InvalidValue
 
 Array = np.ndarray
+
+
+def layer_numbers(tensors: Iterable[str], trained: Collection[str]) -> dict[str, int]:
+    """Returns the number of each tensor's layer, from 0 in the order of the names.
+
+    A layer is a module that owns trained tensors: "conv1.weight" and "conv1.bias" are one. Tensors of other modules
+    belong to the layer before them.
+
+    >>> layer_numbers(["conv1.weight", "conv1.bias", "norm.mean", "fc.weight"], {"conv1.weight", "fc.weight"})
+    {'conv1.weight': 0, 'conv1.bias': 0, 'norm.mean': 0, 'fc.weight': 1}
+    """
+    owners = {name.rpartition(".")[0] for name in trained}
+    number: dict[str, int] = {}
+    found: dict[str, int] = {}
+    for tensor in tensors:
+        owner = tensor.rpartition(".")[0]
+        if owner in owners:
+            number.setdefault(owner, len(number))
+        found[tensor] = number.get(owner, max(len(number) - 1, 0))
+    return found
 
 
 @dataclass(frozen=True)

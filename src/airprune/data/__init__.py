@@ -1,6 +1,6 @@
 """Loads data sets, shares them between processes and partitions them among devices.
 
-load_dataset    MNIST, Fashion-MNIST and CIFAR-10, checked by SHA-256; glyphs, generated
+load_dataset    MNIST, Fashion-MNIST, CIFAR-10 and Shakespeare, checked by SHA-256; glyphs, generated
 as_dataset      your own arrays or torch data sets
 share           one copy for many processes
 partition       the samples of each device, IID or non-IID

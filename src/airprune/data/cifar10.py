@@ -92,7 +92,8 @@ class Cifar10Source(FileSource):
     def dataset(self, blobs: Blobs, options: LoadOptions) -> Dataset:
         """Returns images as [N, 3, 32, 32]; the subset is taken of bytes, a quarter of the memory of floats."""
         records = [np.frombuffer(blob, np.uint8).reshape(-1, _RECORD) for blob in blobs.values()]
-        parts, arrays = (np.concatenate(records[:-1]), records[-1]), {}
+        parts = (np.concatenate(records[:-1]), records[-1])
+        arrays: dict[str, Any] = {}
         chosen = places(options, len(parts[0]), len(parts[1]))
         for name, part, some in zip(("train", "test"), parts, chosen, strict=True):
             rows = part[some]

@@ -86,7 +86,7 @@ def plays(archive: bytes) -> dict[str, str]:
 
 def roles(texts: dict[str, str]) -> dict[tuple[str, str], str]:
     """Returns all that a role says, in order, by (play, role), of roles with at least MIN_CHARACTERS characters."""
-    found = {}
+    found: dict[tuple[str, str], str] = {}
     for play, text in texts.items():
         lines: dict[str, list[str]] = {}
         for speaker, speech in speeches(text):

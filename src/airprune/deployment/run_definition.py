@@ -93,8 +93,7 @@ class RunDefinition:
     @cached_property
     def report_bytes(self) -> int:
         """Upper bound of what a device's reports add to its update."""
-        method = self.method
-        has_reports = method.masking.sends_reports or method.objective.sends_reports
+        has_reports = any(part.sends_reports for part in self.method.local_parts)
         return 64 * self.shape.num_state if has_reports else 0
 
     @cached_property
@@ -126,7 +125,7 @@ def torch_model(scenario: Scenario, *, input_shape: Sequence[int], num_classes: 
 def reports_of(method: Method | LocalMethod, shape: ModelShape) -> dict[str, ReportKind] | None:
     """Returns the kinds of all arrays that devices may report; None if a component reports without declaring them."""
     kinds: dict[str, ReportKind] = {}
-    for component in (method.masking, method.objective):
+    for component in method.local_parts:
         declared = component.reported(shape)
         if declared is None and component.sends_reports:
             return None

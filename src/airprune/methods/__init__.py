@@ -18,13 +18,16 @@ METHODS: Registry[Recipe] = Registry(
         "adaptive-pruning": "pruning",
         "frozen-pruning": "pruning",
         "adaptive-bits": "uploading",
+        "adaptive-work": "working",
         "shared-pruning": "pruning",
         "japp": "pruning",
         "feddrop": "dropping",
         "feddrop-uniform": "dropping",
         "feddrop-bernoulli": "dropping",
+        "feddrop-all": "dropping",
         "heterofl": "dropping",
         "heterofl-fc": "dropping",
+        "fedrolex": "dropping",
         "fjord": "dropping",
         "fjord-fc": "dropping",
         "fjord-kd": "dropping",
@@ -67,12 +70,15 @@ METHODS: Registry[Recipe] = Registry(
         "variance": "allocating",
         "minmax-pruning": "allocating",
         "drop-stragglers": "allocating",
+        "fewer-steps": "allocating",
         "mobility": "allocating",
         "fogfl": "topologies",
         "lanfl": "topologies",
         "d2d-fedavg": "topologies",
         "d2d-sign": "topologies",
         "tt-prune": "topologies",
+        "semi-sync": "topologies",
+        "fedbuff": "topologies",
         "phfl": "allocating",
         "ren2021": "allocating",
         "conflict-graph": "associating",
@@ -89,12 +95,16 @@ METHODS: Registry[Recipe] = Registry(
         "prunefl": "sparse",
         "feddst": "sparse",
         "dpf": "sparse",
-        "dpf-global": "sparse",
+        "dpf-dense": "sparse",
+        "magnitude-rechosen": "sparse",
         "taylor": "sparse",
         "taylor-units": "sparse",
     },
     load=listed,
-    called={"adaptive": ("adaptive-bits",)},  # which prunes nothing: `adaptive-pruning` is the paper's
+    called={
+        "adaptive": ("adaptive-bits", "adaptive-work"),  # which prune nothing: `adaptive-pruning` is the paper's
+        "dpf-global": ("magnitude-rechosen", "dpf-dense"),  # which gave pruned weights no gradient
+    },
 )
 
 __all__ = ["DEFAULT_METHOD", "METHODS", "Recipe"]

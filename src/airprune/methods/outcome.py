@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -73,7 +73,11 @@ class GlobalOutcome:
     Attributes:
       num_devices: of the network.
       train_loss: mean over all samples of its edge rounds; None if no device trained.
+      waited_s: how long each edge waited for the others, and for its link, since its last edge round.  [num_edges]
+      record: its record: metrics, and the totals since the start.
     """
 
     num_devices: int
     train_loss: float | None = None
+    waited_s: Array = field(default_factory=lambda: np.zeros(0))
+    record: Mapping[str, Any] = field(default_factory=dict)

@@ -20,7 +20,7 @@ from importlib.resources import files
 from typing import Any
 
 from airprune.components.component import ModelShape, Slot
-from airprune.errors import AirpruneError, UsageError
+from airprune.errors import AirpruneError, InvalidValue, UsageError
 from airprune.methods.compression.base import Wire
 from airprune.settings.toml_text import flat
 
@@ -68,6 +68,15 @@ class Recipe:
     less_work: str = ""
     claim: str = ""
     knob: Knob | None = None
+
+    def __post_init__(self) -> None:
+        """Checks that a label that names a source comes with what differs from it."""
+        field, texts = f"Recipe {self.name!r}.departures", self.departures
+        example = 'Example: departures = ["one server in the place of edges"]'
+        if isinstance(texts, str) or not all(isinstance(text, str) and text.strip() for text in texts):
+            raise InvalidValue(field, "must be a list of sentences", repr(texts)[:60], example)
+        if self.label.startswith("after") and not texts:
+            raise InvalidValue(field, f"must not be empty with label {self.label!r}", "[]", example)
 
     @classmethod
     def of(cls, name: str, table: Mapping[str, Any]) -> Recipe:

@@ -190,7 +190,9 @@ class FlatModel(LocalModel):
         constants = {name: p for name, p in self.module.named_parameters() if not p.requires_grad}
         floating = {name: b for name, b in self.module.named_buffers() if b.is_floating_point()}
         tensors = {**parameters, **constants, **floating}
-        shapes = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
+        order = {name: number for number, (name, _) in enumerate(self.module.named_modules())}
+        in_order = sorted(tensors, key=lambda name: order[name.rpartition(".")[0]])
+        shapes = {name: tuple(tensors[name].shape) for name in in_order}
         super().__init__(Layout.of(shapes, prunable=names, personal=own, constants=[*constants, *floating]))
         self._flatten(tensors)
         guard(self.module)

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from airprune.components.component import ModelShape, Tensor
-from airprune.components.layers import PrunableLayers
+from airprune.components.layers import PrunableLayers, layer_numbers
 from airprune.components.units import UnitGraph
 
 Array = np.ndarray
@@ -27,11 +27,16 @@ Shape = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Part:
-    """One tensor of the model and its place in the vector."""
+    """One tensor of the model and its place in the vector.
+
+    Attributes:
+      layer: number of the layer that it belongs to, in the model's own order.
+    """
 
     name: str
     start: int
     shape: Shape
+    layer: int = 0
 
     @property
     def stop(self) -> int:
@@ -73,9 +78,10 @@ class Layout:
         """Builds the layout from all tensors by name, in the model's order; the other names are some of theirs."""
         named = {*prunable, *personal, *constants}
         before = [*personal, *(name for name in shapes if name not in named)]
+        number = layer_numbers(shapes, [name for name in shapes if name not in constants])
         parts: list[Part] = []
         for name in (*before, *prunable, *constants):
-            parts.append(Part(name, parts[-1].stop if parts else 0, shapes[name]))
+            parts.append(Part(name, parts[-1].stop if parts else 0, shapes[name], number[name]))
         layers = PrunableLayers.of([(name, shapes[name][0], math.prod(shapes[name][1:])) for name in prunable])
         start = sum(math.prod(shapes[name]) for name in before)
         return cls(
@@ -106,7 +112,13 @@ class Layout:
             layers=self.layers,
             find_units=find_units,
             tensors=tuple(
-                Tensor(part.name, part.start, part.stop, counted=part.start in common and len(part.shape) > 1)
+                Tensor(
+                    part.name,
+                    part.start,
+                    part.stop,
+                    counted=part.start in common and len(part.shape) > 1,
+                    layer=part.layer,
+                )
                 for part in self.parts
             ),
         )

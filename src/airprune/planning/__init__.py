@@ -10,6 +10,9 @@ edges               devices grouped by the edge whose bandwidth they share
 limits              ranges of CPU frequency and power, energy budget
 levels              CPU frequency and power chosen together
 compression_levels  bits per weight that each device can afford
+work_model          parts, local steps and their progress: the work that devices can do
+work                part, local steps, bits and share of every device together
+multiple_choice     one option per device within the bandwidth of every edge, exact where edges are small
 matching            assignment of devices to blocks of the bandwidth
 roots               roots of many functions at once
 fleet               device tables of users as planning problems and networks
@@ -22,5 +25,6 @@ from airprune.planning.compression_levels import Codes, Ladder
 from airprune.planning.limits import DeviceLimits
 from airprune.planning.plan import Plan, Status
 from airprune.planning.problem import PlanProblem
+from airprune.planning.work_model import WorkModel
 
-__all__ = ["Codes", "DeviceLimits", "Ladder", "Plan", "PlanProblem", "Status"]
+__all__ = ["Codes", "DeviceLimits", "Ladder", "Plan", "PlanProblem", "Status", "WorkModel"]

@@ -1,10 +1,13 @@
-"""Finds the deadline with the least expected time to accuracy, for schemes that choose compression levels.
+"""Finds the deadline with the least expected time to accuracy, for schemes that choose compression levels, or work.
 
 An edge round with R bits per weight takes c + s R seconds, and N(R) ≈ N∞ (1 + κ / R) rounds are needed: fewer bits
 lose more of each update. The product is least at R* = √(κ c / s). Devices of different rates have different R, so the
 deadline is found on the plans themselves: of the deadlines with which all devices of all edges could send with one of
 the compression levels, and some between them, the one whose plan has the least latency × mean of (1 + κ / R_n). What a
 round takes beside, such as a charged downlink, is part of c.
+
+A scheme that chooses work knows the progress of its plans: of many deadlines, the one with the most progress per second
+is taken, among those with which enough devices train every layer.
 """
 
 from __future__ import annotations
@@ -22,6 +25,8 @@ Array = np.ndarray
 
 # Deadlines that are tried between the neighbours of the best one.
 _BETWEEN = 8
+# Deadlines that are tried first where work is chosen.
+_COARSE = 24
 
 FIRST_KAPPA = 0.25
 """κ before anything is measured."""
@@ -62,6 +67,48 @@ def auto_deadline_s(
     ends_s = deadlines_s[max(best - 1, 0)], deadlines_s[min(best + 1, len(deadlines_s) - 1)]
     nearby = {cost(deadline_s): deadline_s for deadline_s in np.geomspace(*ends_s, _BETWEEN + 2)[1:-1].tolist()}
     return nearby[min(nearby)] if min(nearby) < costs[best] else deadlines_s[best]
+
+
+def auto_work_deadline_s(
+    problem: PlanProblem, draft: Callable[[PlanProblem], Plan], *, coverage: int = 0, beside_s: Array | float = 0.0
+) -> float:
+    """Returns the deadline with the most progress per second, Σ v / (time of the slowest edge's round).
+
+    Args:
+      problem: with work to choose; devices without uplink are ignored.
+      draft: a scheme that chooses work.
+      coverage: devices of every edge that must train every layer.
+      beside_s: what a round takes at each device's edge beside its latency.  [num_devices] or a number
+    """
+    work = problem.work
+    reachable = problem.full_band_rate_bps > 0.0
+    more_s: Array = np.broadcast_to(beside_s, problem.num_devices)[reachable]
+    if work is None or not reachable.any():
+        return float(np.max(problem.deadline_s))
+    if not reachable.all():
+        problem = problem.subset(reachable)
+        work = problem.work
+        assert work is not None
+
+    def progress(deadline_s: float) -> float:
+        plan = draft(dataclasses.replace(problem, deadline_s=deadline_s))
+        assert plan.value is not None and plan.first_trained is not None
+        trains_all = problem.groups.sum((plan.first_trained == 0).astype(np.int64))
+        if plan.failed.any() or np.any(trains_all < np.minimum(coverage, problem.groups.counts)):
+            return 0.0
+        return float(plan.value.sum() / (plan.latency_s + more_s).max())
+
+    least_s = float(np.max(draft(problem).min_deadline_s))
+    most_s = float(np.max(work.seconds(work.most_steps))) + least_s
+    tried_s = np.geomspace(least_s, most_s, _COARSE)
+    found = [progress(deadline_s) for deadline_s in tried_s.tolist()]
+    best = int(np.argmax(found))
+    if found[best] == 0.0:
+        return most_s
+    ends_s = tried_s[max(best - 1, 0)], tried_s[min(best + 1, _COARSE - 1)]
+    nearby_s = np.geomspace(*ends_s, _BETWEEN + 2)[1:-1]
+    near = [progress(deadline_s) for deadline_s in nearby_s.tolist()]
+    return float(nearby_s[np.argmax(near)] if max(near) > found[best] else tried_s[best])
 
 
 def deadline_for_bits_s(problem: PlanProblem, bits_per_weight: float) -> float:

@@ -22,8 +22,8 @@ class Levels:
     """The pairs of clock and power that belong together, by their common level z > 0.  Arrays [num_devices]
 
     Where energy is least, a second saved costs the same in the CPU as in the radio. With z = ln(1 + γ p / p_max) that
-    is 2 kappa f³ joules in the CPU and (z e^z − e^z + 1) p_max / γ in the radio, so that one level gives both f and p,
-    each held inside its range.
+    is 2 kappa f³ joules in the CPU and (z e^z − e^z + 1) p_max / (γ η) in the radio, so that one level gives both f and
+    p, each held inside its range.
     """
 
     problem: PlanProblem
@@ -39,13 +39,14 @@ class Levels:
     def top(self) -> Array:
         """Returns a level at which both clock and power are full; from z = 2 on, z e^z − e^z + 1 ≥ e^z."""
         limits = limits_of(self.problem)
-        full_clock = np.log(2.0 * limits.effective_capacitance * limits.cpu_hz_max**3 / self.power_at_unit_snr)
+        consumed_w = self.power_at_unit_snr / limits.amplifier_efficiency
+        full_clock = np.log(2.0 * limits.effective_capacitance * limits.cpu_hz_max**3 / consumed_w)
         return np.maximum(np.maximum(np.log1p(limits.power_w_max / self.power_at_unit_snr), full_clock), 2.0)
 
     def second_j(self, z: Array) -> Array:
         """Returns the energy in joules that saving one second costs."""
         price = np.where(z < 1e-4, z * z * (0.5 + z / 3.0), z * np.exp(z) - np.expm1(z))  # its series where it cancels
-        return price * self.power_at_unit_snr
+        return price * (self.power_at_unit_snr / limits_of(self.problem).amplifier_efficiency)
 
     def cpu_hz(self, z: Array) -> Array:
         limits = limits_of(self.problem)
@@ -65,7 +66,7 @@ class Levels:
     def weights_in_budget(self, z: Array) -> Array:
         """Returns W_E, the weights that the energy budget allows; falls with z."""
         watt, p = self._compute_w(z), self.problem
-        slowdown, bit_j = self._slowdown(z), self._bit_s(z) * self.power_w(z)
+        slowdown, bit_j = self._slowdown(z), self._bit_s(z) * self._sending_w(z)
         spare_j = limits_of(p).energy_j - p.extra_seconds * slowdown * watt - p.fixed_bits * bit_j
         return _weights(spare_j, p.seconds_per_weight * slowdown * watt + p.bits_per_weight * bit_j)
 
@@ -81,7 +82,7 @@ class Levels:
         p = self.problem
         compute_s = (p.seconds_per_weight * weights + p.extra_seconds) * self._slowdown(z)
         uplink_s = (p.bits_per_weight * weights + p.fixed_bits) * self._bit_s(z)
-        return compute_s * self._compute_w(z) + uplink_s * self.power_w(z)
+        return compute_s * self._compute_w(z) + uplink_s * self._sending_w(z)
 
     def cheapest_in_time(self, weights: Array) -> Array:
         """Returns the lowest level at which `weights` meet the deadline; the top where none does."""
@@ -90,6 +91,9 @@ class Levels:
 
     def _compute_w(self, z: Array) -> Array:
         return limits_of(self.problem).effective_capacitance * self.cpu_hz(z) ** 3
+
+    def _sending_w(self, z: Array) -> Array:
+        return self.power_w(z) / limits_of(self.problem).amplifier_efficiency
 
     def _slowdown(self, z: Array) -> Array:
         return limits_of(self.problem).cpu_hz_max / self.cpu_hz(z)

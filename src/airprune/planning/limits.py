@@ -35,7 +35,8 @@ class DeviceLimits:
       power_w_max, power_w_min: range of p_n.
       bandwidth_hz: B, bandwidth of the edge.
       energy_j: energy budget of a device for one edge round; infinite by default.
-      effective_capacitance: kappa of `latency.compute_energy_j`.
+      effective_capacitance: kappa of `latency.compute_energy_j`, times the number of cores.
+      amplifier_efficiency: eta of `latency.transmit_energy_j`: to radiate p takes p / eta.
     """
 
     cpu_hz_max: Any
@@ -45,6 +46,7 @@ class DeviceLimits:
     power_w_min: Any = 0.0
     energy_j: Any = np.inf
     effective_capacitance: Any = EFFECTIVE_CAPACITANCE
+    amplifier_efficiency: Any = 1.0
 
     def __post_init__(self) -> None:
         for field in fields(self):
@@ -81,6 +83,7 @@ _RULES: dict[str, dict[str, Any]] = {
     "power_w_min": {"at_least": 0.0},
     "energy_j": {"above": 0.0, "finite": False},
     "effective_capacitance": {"at_least": 0.0},
+    "amplifier_efficiency": {"above": 0.0, "at_most": 1.0, "way_out": "Example: amplifier_efficiency = 0.35"},
 }
 
 
@@ -113,5 +116,6 @@ def full_band_rate_at(problem: PlanProblem, power_w: Array) -> Array:
 
 
 def energy_j(problem: PlanProblem, *, compute_s: Array, uplink_s: Array, cpu_hz: Array, power_w: Array) -> Array:
-    """Returns the energy of kappa f³ watts while computing and p watts while sending, as in `latency`."""
-    return limits_of(problem).effective_capacitance * cpu_hz**3 * compute_s + power_w * uplink_s
+    """Returns the energy of kappa f³ watts while computing and p / eta watts while sending, as in `latency`."""
+    limits = limits_of(problem)
+    return limits.effective_capacitance * cpu_hz**3 * compute_s + power_w / limits.amplifier_efficiency * uplink_s

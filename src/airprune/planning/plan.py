@@ -15,7 +15,8 @@ from airprune.planning.feasibility import blocking_devices
 from airprune.planning.limits import energy_j, limits_of, slowdown
 from airprune.planning.problem import PlanProblem
 from airprune.planning.tradeoff import latency_s
-from airprune.wireless.latency import kept_weights
+from airprune.wireless.channel import uplink_rate_bps
+from airprune.wireless.latency import kept_weights, uplink_time_s
 
 if TYPE_CHECKING:
     from airprune.planning.schemes.base import Scheme
@@ -57,6 +58,11 @@ class Plan:
       code: compression levels of the problem, if the scheme has chosen them.  [num_devices]
       block: block of the bandwidth, if the scheme assigns them; `problem` then has their rates.  [num_devices]
       blocking: devices that the scheme could not serve; None where bandwidth alone decides.  [num_devices]
+      local_steps, first_trained: minibatch steps, and the lowest layer that is trained, if the scheme has chosen them.
+        [num_devices]
+      compute_s, sent_weights: compute time and upload of the chosen work; None: of the weights kept.  [num_devices]
+      value, value_bound: objective of a scheme that maximises one, and what no plan exceeds: equal where the plan is
+        proven to be the optimum.  [num_edges]
       options: the scheme with its options, for planning another problem in the same way.
     """
 
@@ -73,11 +79,23 @@ class Plan:
     code: Array | None = None
     block: Array | None = None
     blocking: Array | None = None
+    local_steps: Array | None = None
+    first_trained: Array | None = None
+    compute_s: Array | None = None
+    sent_weights: Array | None = None
+    value: Array | None = None
+    value_bound: Array | None = None
     options: Scheme | None = None
 
     @cached_property
     def latency_s(self) -> Array:
         """Returns compute plus uplink time, Eqs. (14)–(15).  [num_devices]"""
+        if self.compute_s is not None and self.sent_weights is not None:
+            problem = self.problem
+            bits = problem.bits_per_weight if self.bits_per_weight is None else self.bits_per_weight
+            rate_bps = uplink_rate_bps(self.bandwidth_share, problem.full_band_rate_bps)
+            uplink_s = uplink_time_s(bits * self.sent_weights + problem.fixed_bits, rate_bps, bits_per_weight=1.0)
+            return np.asarray(self.compute_s + uplink_s)
         chosen = {"cpu_hz": self.cpu_hz, "power_w": self.power_w, "bits_per_weight": self.bits_per_weight}
         return latency_s(self.problem, self.bandwidth_share, self.pruning_ratio, **chosen)
 
@@ -90,6 +108,8 @@ class Plan:
             self.pruning_ratio, conv_weights=self.problem.conv_weights, fc_weights=self.problem.fc_weights
         )
         compute_s = self.problem.seconds_per_weight * weights + self.problem.extra_seconds
+        if self.compute_s is not None:
+            compute_s = self.compute_s
         compute_s = compute_s * slowdown(self.problem, cpu_hz)
         return energy_j(
             self.problem,

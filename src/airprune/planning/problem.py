@@ -13,6 +13,7 @@ from airprune.errors import InvalidValue
 from airprune.planning.compression_levels import Codes, Ladder
 from airprune.planning.edges import EdgeGroups
 from airprune.planning.limits import DeviceLimits
+from airprune.planning.work_model import WorkModel
 from airprune.wireless.latency import kept_weights
 
 Array = np.ndarray
@@ -52,6 +53,7 @@ class PlanProblem:
       codes: compression levels by size alone, likewise; the smallest is `bits_per_weight`.
       block_rate_bps: r_n with the gain of each block of the bandwidth, for schemes that assign blocks: a device with
         one of S blocks sends at an S-th of it.  [num_devices, num_blocks]
+      work: trained parts and local steps, for schemes that choose them.
     """
 
     full_band_rate_bps: Any
@@ -70,6 +72,7 @@ class PlanProblem:
     ladder: Ladder | None = None
     codes: Codes | None = None
     block_rate_bps: Any = None
+    work: WorkModel | None = None
 
     def __post_init__(self) -> None:
         names = [field.name for field in fields(self) if field.name not in _NOT_ARRAYS]
@@ -109,7 +112,14 @@ class PlanProblem:
         arrays = {f.name: getattr(self, f.name)[kept] for f in fields(self) if f.name not in _NOT_ARRAYS}
         limits = None if self.limits is None else self.limits.subset(kept)
         blocks = None if self.block_rate_bps is None else self.block_rate_bps[kept]
-        return PlanProblem(**arrays, limits=limits, ladder=self.ladder, codes=self.codes, block_rate_bps=blocks)
+        return PlanProblem(
+            **arrays,
+            limits=limits,
+            ladder=self.ladder,
+            codes=self.codes,
+            block_rate_bps=blocks,
+            work=None if self.work is None else self.work.subset(kept),
+        )
 
     def on_blocks(self, block: Any) -> PlanProblem:
         """Returns the problem with each device at the gain of its block; at its own gain where `block` is −1."""
@@ -158,7 +168,7 @@ class PlanProblem:
         return kept_weights(self.min_pruning_ratio, conv_weights=self.conv_weights, fc_weights=self.fc_weights)
 
 
-_KINDS: dict[str, type] = {"limits": DeviceLimits, "ladder": Ladder, "codes": Codes}
+_KINDS: dict[str, type] = {"limits": DeviceLimits, "ladder": Ladder, "codes": Codes, "work": WorkModel}
 _NOT_ARRAYS = (*_KINDS, "block_rate_bps")
 _RATIOS = ("max_pruning_ratio", "min_pruning_ratio")
 # Beyond any device, radio or model; the planner multiplies up to five such numbers and squares some.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from airprune.components.component import ModelShape
+from airprune.components.component import LocalComponent, ModelShape
 from airprune.data import Dataset
 from airprune.errors import InvalidValue
 from airprune.methods.compression.base import Compression, Wire
@@ -19,9 +19,13 @@ Array = np.ndarray
 
 def check_method(scenario: Scenario, method: Method, *, shape: ModelShape, num_devices: int) -> None:
     _check_deadline(scenario, method)
+    _check_work(scenario, method)
     _check_relay(scenario, method)
     _check_steps(scenario, method)
     _check_contributors(scenario, method, num_devices)
+    if scenario.stop.watches_metric and scenario.rounds.evaluate_every == "never":
+        rule = 'must be "global" or "edge" where stop has a target, patience or keep_best'
+        raise InvalidValue("Scenario.rounds.evaluate_every", rule, "never", 'Example: evaluate_every = "global"')
     if scenario.privacy.clip_norm is not None:
         _check_privacy(scenario, method, shape)
 
@@ -36,12 +40,26 @@ def check_model(source: ModelSource, data: Dataset, criteria: Criteria, num_samp
 
 def _check_deadline(scenario: Scenario, method: Method) -> None:
     """Checks that compression levels are chosen where the deadline is: nothing else shows what a shorter one costs."""
-    if scenario.plan.deadline_s == "auto" and not (
-        method.scheme.chooses_codes and method.compression.overrides(Compression.ladder)
-    ):
+    if scenario.plan.deadline_s != "auto" or method.scheme.chooses_work:
+        return
+    if not (method.scheme.chooses_codes and method.compression.overrides(Compression.ladder)):
         got = f"scheme {method.scheme.name!r} with compression {method.compression.name!r}"
-        rule = 'can be "auto" only with a scheme and a compression that choose compression levels'
+        rule = 'can be "auto" only with scheme "work", or a scheme and a compression that choose compression levels'
         raise InvalidValue("Scenario.plan.deadline_s", rule, got, 'Example: method = "adaptive-bits"')
+
+
+def _check_work(scenario: Scenario, method: Method) -> None:
+    """Checks that planned parts and local steps are not changed by others after planning."""
+    if not method.scheme.chooses_work:
+        return
+    if scenario.train.steps_decay != "none":
+        rule = f"must be none with scheme {method.scheme.name!r}, which plans local steps itself"
+        raise InvalidValue("Scenario.train.steps_decay", rule, scenario.train.steps_decay)
+    if method.topology.overrides(Topology.relay):
+        rule = f"must not let devices upload for each other with scheme {method.scheme.name!r}"
+        raise InvalidValue(
+            "Scenario.topology.name", rule, method.topology.name, 'Example: topology.name = "hierarchical"'
+        )
 
 
 def _check_relay(scenario: Scenario, method: Method) -> None:
@@ -57,12 +75,11 @@ def _check_relay(scenario: Scenario, method: Method) -> None:
 
 
 def _check_steps(scenario: Scenario, method: Method) -> None:
-    """Checks for plain SGD where the objective reads a device's mean gradient off its path."""
-    train = scenario.train
-    if method.objective.plain_steps and (train.momentum or train.optimizer != "sgd"):
-        got = f"{train.momentum:g} with optimizer {train.optimizer!r}"
-        rule = f"must be 0, with optimizer 'sgd', for objective {method.objective.name!r}"
-        raise InvalidValue("Scenario.train.momentum", rule, got, "Example: train.momentum = 0")
+    """Checks for SGD where the objective reads a device's mean gradient off its path."""
+    optimizer = scenario.train.optimizer
+    if method.objective.plain_steps and optimizer != "sgd":
+        rule = f"must be 'sgd' for objective {method.objective.name!r}, which reads mean gradients off updates"
+        raise InvalidValue("Scenario.train.optimizer", rule, repr(optimizer), 'Example: train.optimizer = "sgd"')
 
 
 def _check_contributors(scenario: Scenario, method: Method, num_devices: int) -> None:
@@ -84,7 +101,8 @@ def _check_privacy(scenario: Scenario, method: Method, shape: ModelShape) -> Non
         raise InvalidValue("Scenario.privacy.clip_norm", rule, settings.clip_norm, way_out)
     if not settings.noise_multiplier:
         return
-    for part, component in (("masking", method.masking), ("objective", method.objective)):
+    for part in ("masking", "objective", "selection"):
+        component: LocalComponent = getattr(method, part)
         if component.sends_reports:
             name = component.name
             rule = f"must be 0 with {part} {name!r}, whose devices report more of their data than their update"

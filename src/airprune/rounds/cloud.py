@@ -89,6 +89,15 @@ def count_links(run: Experiment, state: RunState, level: int) -> tuple[float, fl
     return up, down
 
 
+def waited_s(state: RunState, took_s: float) -> Array:
+    """Returns how long each edge waited in a global round that took so long, after its own edge rounds.  [num_edges]
+
+    In trees deeper than the paper's those since the last round of its parent count.
+    """
+    rows = np.array(state.latency_s[-1], dtype=np.float64).reshape(-1, state.tree.levels[-1].num_nodes)
+    return np.maximum(took_s - np.nansum(rows, axis=0), 0.0)
+
+
 def send_down(state: RunState, level: int) -> None:
     """Gives every node below a level the model of its ancestor there."""
     for below in range(level + 1, state.tree.depth):

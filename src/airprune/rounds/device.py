@@ -17,24 +17,37 @@ import numpy as np
 from airprune.methods.masking.base import DeviceView, SubModel
 from airprune.methods.objectives.base import LocalRun
 from airprune.models.kernels import native
+from airprune.models.kernels.base import TrainedPart
 from airprune.models.layout import LocalModel, places
 from airprune.rounds.local import Device, Streams, minibatches
 from airprune.rounds.messages import Broadcast, Orders, Upload
-from airprune.rounds.optimisers import OPTIMISERS, add_scaled
+from airprune.rounds.optimisers import OPTIMISERS, add_scaled, gradients_in_update
 from airprune.rounds.sending import encode, make_private, take_own_layers, with_own_layers
+from airprune.rounds.trained_part import Frozen, trained_part, with_features
 
 Array = np.ndarray
 
 
 class GradientRequest(NamedTuple):
-    """∇F of a device's model on a minibatch is to be left in its `gradient_array`; the answer is F."""
+    """∇F of a device's model on a minibatch is to be left in its `gradient_array`; the answer is F.
+
+    Attributes:
+      part: what of the model it is wanted of; None for everything.
+    """
 
     device: Device
     batch: Array
+    part: TrainedPart | None = None
+
+    def answer(self) -> float:
+        """Computes it on the device alone."""
+        gradient = self.device.gradient
+        return gradient(self.batch) if self.part is None else gradient.of_part(self.batch, self.part)
 
 
 class Trained(NamedTuple):
     loss: float
+    loss_sq: float
     num_samples: int
     num_steps: int
     gradient_sq_max: float
@@ -47,7 +60,7 @@ def device_round(device: Device, received: Broadcast, orders: Orders, *, samples
     try:
         wanted = next(steps)
         while True:
-            wanted = steps.send(wanted.device.gradient(wanted.batch))
+            wanted = steps.send(wanted.answer())
     except StopIteration as end:
         upload: Upload = end.value
         return upload
@@ -71,6 +84,8 @@ def round_in_steps(
         yield GradientRequest(device, batches[0])
         view = _View(device, received, orders, batches[0], streams, is_there=True)
         sub_model = masking.choose(view)
+    if orders.first_trained > sub_model.first_trained:
+        sub_model = replace(sub_model, first_trained=orders.first_trained)
     if sub_model.start is not None:
         model.state_array[model.prunable] = sub_model.start
     error_sq = _hold(model, sub_model.held)
@@ -90,13 +105,15 @@ def round_in_steps(
             trained=model.state_array,
             learning_rate=orders.learning_rate,
             num_steps=trained.num_steps,
+            gradients=float(gradients_in_update(settings.optimizer, settings.momentum, trained.num_steps)),
             moves=moving_parameters(device, sub_model),
             loss=trained.loss,
+            loss_sq=trained.loss_sq,
             num_samples=trained.num_samples,
             gradient_sum=trained.gradient_sum,
         )
         report = dict(sub_model.report)
-        for part in (device.method.masking, device.method.objective):
+        for part in device.method.local_parts:
             before = dict(memory)
             memory |= part.finish(run, memory)
             report |= part.report(run, before, memory)
@@ -121,6 +138,7 @@ def round_in_steps(
         pruning_error_sq=error_sq,
         num_kept=encoded.num_kept,
         sub_model=sub_model,
+        first_trained=sub_model.first_trained,
     )
 
 
@@ -138,27 +156,38 @@ def train(
     gradient = model.gradient_array
     moves, masked = sub_model.moves, gradient[model.prunable]
     plain = sub_model.forward is None and sub_model.scale is None
+    part, frozen = trained_part(model, sub_model), None
+    moving = slice(0, model.num_parameters)
+    if sub_model.first_trained:
+        frozen = Frozen(model, sub_model.first_trained)
+        frozen.restore_buffers(model.state_array, received)
+        moving = frozen.moving
+    if part is not None and plain:
+        part = with_features(device, part, batches)
     power = sub_model.collect
     gradient_sum = np.zeros_like(gradient) if power else None
     does_more = settings.diagnostics or settings.weight_decay or settings.momentum or device.adjusts or power
     is_bare = plain and not does_more and gradient.dtype == np.float32 and not native.trouble
-    loss_sum, count, gradient_sq_max = 0.0, 0, 0.0
+    loss_sum, loss_sq_sum, count, gradient_sq_max = 0.0, 0.0, 0, 0.0
     for number, batch in enumerate(batches):
         if plain:
-            loss, used = (yield GradientRequest(device, batch)), None
+            loss, used = (yield GradientRequest(device, batch, part)), None
         else:
-            loss, used = yield from _gradient_of_part(device, sub_model, batch, number)
+            loss, used = yield from _gradient_inside(device, sub_model, batch, number, part)
         loss_sum += loss * len(batch)
+        loss_sq_sum += loss * loss * len(batch)
         count += len(batch)
         weights = model.state_array[: model.num_parameters]  # not sooner: see `RowModel.loaded`
         if is_bare:  # as below, without a warning of numpy to be held back
             if moves is not None:
                 _mask(masked, moves)
-            step(weights, gradient)
+            step(weights[moving], gradient[moving])
             continue
         with _diverging():
             if used is not None and sub_model.forward_only:
                 moves = used if sub_model.moves is None else used & sub_model.moves
+            if frozen is not None and sub_model.teaches:
+                frozen.clear(gradient)
             if gradient_sum is not None:
                 gradient_sum += gradient**power
             if moves is not None:
@@ -172,12 +201,17 @@ def train(
                 objective.adjust(gradient, weights, parameters, memory)
             if moves is not None and (settings.weight_decay or device.adjusts):
                 _mask(masked, moves)
+            if frozen is not None:
+                frozen.clear(gradient)
             if sub_model.forward_only and moves is not None:
-                _step_inside(moves, weights[model.prunable], partial(step, weights, gradient))
+                _step_inside(moves, weights[model.prunable], partial(step, weights[moving], gradient[moving]))
             else:
-                step(weights, gradient)
+                step(weights[moving], gradient[moving])
+    if frozen is not None and sub_model.teaches:
+        frozen.restore_buffers(model.state_array, received)
     return Trained(
         loss=loss_sum / count,
+        loss_sq=loss_sq_sum / count,
         num_samples=count,
         num_steps=len(batches),
         gradient_sq_max=gradient_sq_max,
@@ -203,14 +237,17 @@ def train_units(
     if sub_model.scale is not None:
         scale[device.model.prunable] = sub_model.scale
     small.model.load(state[place])
-    inside = SubModel(scale=None if sub_model.scale is None else scale[place][small.model.prunable])
+    inside = SubModel(
+        scale=None if sub_model.scale is None else scale[place][small.model.prunable],
+        first_trained=sub_model.first_trained,
+    )
     trained = yield from train(small, received[place], orders, inside, batches, memory)
     state[place] = small.model.state_array
     return trained
 
 
-def _gradient_of_part(
-    device: Device, sub_model: SubModel, batch: Array, step: int
+def _gradient_inside(
+    device: Device, sub_model: SubModel, batch: Array, step: int, part: TrainedPart | None
 ) -> Generator[GradientRequest, float, tuple[float, Array | None]]:
     """∇F at what the forward pass of this step uses, scaled by the chain rule; the weights stay as they are.
 
@@ -228,7 +265,7 @@ def _gradient_of_part(
             weights *= used
         if sub_model.scale is not None:
             weights *= sub_model.scale
-    loss = yield GradientRequest(device, batch)
+    loss = yield GradientRequest(device, batch, part)
     weights[:] = saved
     if sub_model.scale is not None:
         with _diverging():
@@ -279,10 +316,13 @@ def _diverging() -> np.errstate:
 
 
 def moving_parameters(device: Device, sub_model: SubModel) -> Array | None:
-    if sub_model.moves is None:
+    if sub_model.moves is None and not sub_model.first_trained:
         return None
     moving = np.ones(device.model.num_parameters, dtype=bool)
-    moving[device.shape.prunable] = sub_model.moves
+    if sub_model.moves is not None:
+        moving[device.shape.prunable] = sub_model.moves
+    if sub_model.first_trained:
+        moving &= ~device.shape.frozen_below(sub_model.first_trained)[: len(moving)]
     return moving
 
 
@@ -296,8 +336,11 @@ def held_model(device: Device, received: Broadcast, orders: Orders, *, samples: 
     if sub_model.start is not None:
         device.model.state_array[device.model.prunable] = sub_model.start
     _hold(device.model, sub_model.held)
+    weights = device.model.state_array[device.model.prunable]
+    if sub_model.forward is not None and not sub_model.forward_only:  # FjORD samples widths; its largest is held
+        weights *= sub_model.forward(0, weights.copy())
     if sub_model.scale is not None:
-        device.model.state_array[device.model.prunable] *= sub_model.scale
+        weights *= sub_model.scale
     return device.model.state_array.copy()
 
 

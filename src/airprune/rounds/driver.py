@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any
 from airprune.components.component import Owner
 from airprune.engines.base import Engine
 from airprune.methods.outcome import GlobalOutcome
-from airprune.rounds.cloud import combined, count_links, latency_s, middle_rounds, root_round, send_down
+from airprune.rounds.cloud import combined, count_links, latency_s, middle_rounds, root_round, send_down, waited_s
 from airprune.rounds.edge import close_round
 from airprune.rounds.evaluation import accuracy_of, global_metrics
 from airprune.rounds.experiment import Experiment
+from airprune.rounds.parts import BEST, why_stop
 from airprune.rounds.plan_round import plan_round
 from airprune.rounds.recording import (
     count_edge_round,
@@ -112,8 +113,16 @@ def global_round(run: Experiment, engine: Engine, state: RunState, environment: 
     state.totals.time_s += took_s
     metrics |= global_metrics(run, engine, state)
     record = global_record(state, took_s, metrics)
-    outcome = GlobalOutcome(num_devices=run.network.num_devices, train_loss=record["train_loss"])
+    outcome = GlobalOutcome(
+        num_devices=run.network.num_devices,
+        train_loss=record["train_loss"],
+        waited_s=waited_s(state, took_s),
+        record=record,
+    )
     for part in run.parts:
         state.values |= part.after_global_round(outcome, state.values)
+    if not state.diverged and (reason := why_stop(run.scenario.stop, record, state.values.get(BEST))):
+        state.stopped = reason
+        record["stopped"] = reason
     state.close_global_round()
     return record

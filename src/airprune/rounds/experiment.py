@@ -23,8 +23,10 @@ from airprune.models.layout import LocalModel
 from airprune.models.losses import CROSS_ENTROPY
 from airprune.models.losses.own import Criteria, criteria_of, named
 from airprune.models.names import HIDDEN
+from airprune.models.start_weights import load_start
 from airprune.planning.deadline import FIRST_KAPPA
 from airprune.planning.periods import local_steps_at
+from airprune.planning.schemes.work import Work
 from airprune.randomness import rng_for
 from airprune.rounds.checks import check_method, check_model
 from airprune.rounds.cloud import Backhaul
@@ -36,6 +38,7 @@ from airprune.rounds.parts import (
     HEARD,
     KAPPA,
     LOSSES,
+    BestMetric,
     DecayingSteps,
     HeardSamples,
     Hooks,
@@ -51,6 +54,7 @@ from airprune.rounds.state import Place, RunState, learning_rate_at
 from airprune.rounds.stations import Stations
 from airprune.rounds.timing import TimedRound
 from airprune.rounds.training.worker import Job
+from airprune.rounds.work import LocalWork
 from airprune.scenario import Scenario
 from airprune.scenario.data import classes_of, dataset_of, samples_by_device
 from airprune.wireless.channel import Radio
@@ -121,6 +125,8 @@ class Experiment:
             module=model,
         )
         flat = source.open()
+        if scenario.model.start is not None:
+            load_start(flat, scenario.model.start)
         samples = samples_by_device(scenario, data, network)
         method = Method.of(scenario)
         check_method(scenario, method, shape=flat.shape, num_devices=network.num_devices)
@@ -205,6 +211,7 @@ class Experiment:
     def context(self) -> PlanningContext:
         return PlanningContext(
             plan=self.scenario.plan,
+            clock=self.scenario.clock,
             radio=self.radio,
             method=self.method,
             shape=self.shape,
@@ -216,6 +223,21 @@ class Experiment:
             link_share_s=self.tree.link_share_s(self.backhaul.bits + self.backhaul.down_bits)
             if self.radio.charges_downlink
             else None,
+            local_work=self._local_work,
+        )
+
+    @property
+    def _local_work(self) -> LocalWork | None:
+        """Settings of local training, for schemes that choose parts and local steps."""
+        scheme = self.method.scheme
+        if not isinstance(scheme, Work):
+            return None
+        return LocalWork.of(
+            self.scenario.train,
+            scheme,
+            self.shape,
+            mean_samples=float(np.mean(self.data_sizes)),
+            flops=None if self.scenario.clock.compute == "paper" else self.work,
         )
 
     def place(self, state: RunState) -> Place:
@@ -270,6 +292,8 @@ class Experiment:
             found.append(StationInbox(num_edges))
         if scenario.diagnostics.sub_models:
             found.append(MedianDevice())
+        if (stop := scenario.stop).watches_metric:
+            found.append(BestMetric(stop.metric, stop.direction, stop.min_improvement))
         return tuple(found)
 
     @cached_property
@@ -322,9 +346,13 @@ class Experiment:
         )
 
     def has_ended(self, state: RunState) -> bool:
-        """True if no round is left: all have been run, or training has diverged and its global round is closed."""
+        """True if no round is left: all have been run, the run was stopped, or training has diverged.
+
+        A diverged run closes its global round first.
+        """
         is_closed = not any(state.counters)
-        return state.global_round >= self.scenario.rounds.global_rounds or (bool(state.diverged) and is_closed)
+        is_over = state.global_round >= self.scenario.rounds.global_rounds or bool(state.stopped)
+        return is_over or (bool(state.diverged) and is_closed)
 
     def step_index(self, state: RunState) -> int:
         """Edge rounds since the start of the global round."""

@@ -29,6 +29,9 @@ if TYPE_CHECKING:
     from airprune.models.losses.base import Loss
 
 Array = np.ndarray
+# That share the memory for features where devices may be trained together; alone they take no more, so that what is
+# kept, and how it rounds, does not depend on who trains beside them.
+FEATURE_SHARES = 64
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,6 +49,7 @@ class LocalSettings:
     diagnostics: bool = False
     kernel: str = "torch"
     device: str = "cpu"
+    feature_cache_mb: float = 0.0
 
     @classmethod
     def of(cls, scenario: Scenario, kernel: str, device: str = "cpu") -> LocalSettings:
@@ -62,6 +66,7 @@ class LocalSettings:
             diagnostics=scenario.diagnostics.gradients,
             kernel=kernel,
             device=device,
+            feature_cache_mb=train.feature_cache_mb,
         )
 
 
@@ -137,11 +142,8 @@ class Device:
             self.teaching = build(model, x, y)
         widened = model.state_array.dtype == np.float64 and x.dtype == np.float32
         self.x, self.y = x.astype(np.float64) if widened else x, y
-        masking, objective = method.masking, method.objective
-        self.adjusts = objective.overrides(Objective.adjust)
-        self.finishes = any(
-            part.overrides(LocalComponent.finish) or part.sends_reports for part in (masking, objective)
-        )
+        self.adjusts = method.objective.overrides(Objective.adjust)
+        self.finishes = any(part.overrides(LocalComponent.finish) or part.sends_reports for part in method.local_parts)
         self.memory_slots = method.compression.slots(self.shape)
         self.weight_index = np.flatnonzero(self.shape.is_weight)
         self._smaller: dict[tuple[int, ...], Device | None] = {}
@@ -160,6 +162,12 @@ class Device:
         from airprune.rounds import constants
 
         return constants
+
+    @cached_property
+    def feature_bytes(self) -> int:
+        """Returns the memory for the features of one device's round."""
+        shares = 1 if KERNELS[self.settings.kernel].stack is None else FEATURE_SHARES
+        return int(self.settings.feature_cache_mb * 1e6) // shares
 
     def probe(self, batch: Array) -> None:
         """∇F of the prunable weights into the model's `gradient_array`; what is in the rest of it does not matter."""
@@ -187,6 +195,8 @@ def minibatches(
 ) -> list[Array]:
     """Numbers of the samples of every minibatch; each epoch visits all samples in an order of its own.
 
+    Ordered steps may be more than `local_epochs` have; a bound of the settings is none.
+
     Args:
       local_steps: as in `Orders`.
     """
@@ -194,7 +204,8 @@ def minibatches(
     size = settings.batch_size
     starts = range(0, len(samples), size)
     found: list[Array] = []
-    for _ in range(settings.local_epochs):
+    epochs = settings.local_epochs if local_steps is None else -(-local_steps // max(len(starts), 1))
+    for _ in range(epochs):
         order = samples.copy()
         rng.shuffle(order)
         found += [order] if len(starts) == 1 else [order[start : start + size] for start in starts]

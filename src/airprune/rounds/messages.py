@@ -39,6 +39,7 @@ class Orders(NamedTuple):
       code: what to send with, if the planner has chosen it: see `Wire.code`.
       local_steps: after which it stops; None: as its settings say.
       memory: the device's slots, if it does not keep them itself.
+      first_trained: lowest layer that it trains, as in `SubModel`; the higher one counts.
     """
 
     device: int
@@ -48,6 +49,7 @@ class Orders(NamedTuple):
     code: int | None = None
     local_steps: int | None = None
     memory: Mapping[str, Array] = NOTHING
+    first_trained: int = 0
 
 
 class Upload(NamedTuple):
@@ -69,6 +71,7 @@ class Upload(NamedTuple):
       pruning_error_sq: ‖w − w ⊙ m‖², for D² of Assumption 2.
       num_kept: how many entries of `mask` are true, if already counted.
       sub_model: what it held, trained and sent; never leaves the device's process, so None where it has travelled.
+      first_trained: the lowest layer that it trained and sent; it does not count in the average of those below.
     """
 
     state: Array
@@ -86,3 +89,4 @@ class Upload(NamedTuple):
     pruning_error_sq: float
     num_kept: int | None = None
     sub_model: SubModel | None = None
+    first_trained: int = 0

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from airprune.components.component import Component, ModelShape, Owner, Slot
+from airprune.components.component import Component, LocalComponent, ModelShape, Owner, Slot
 from airprune.errors import InvalidValue
 from airprune.methods.aggregation import Aggregation
 from airprune.methods.aggregation.steps import Step
@@ -62,6 +62,8 @@ class Method:
     @classmethod
     def of(cls, scenario: Scenario) -> Method:
         chosen = {part: _chosen(scenario, key) for part, key in CHOICES.items()}
+        if scenario.masking.charged:
+            chosen["masking"] = chosen["masking"].fully_charged()
         return cls(**chosen, personal=bool(scenario.model.personal))
 
     @property
@@ -73,8 +75,17 @@ class Method:
     def local(self) -> LocalMethod:
         """The part that devices need."""
         return LocalMethod(
-            masking=self.masking, objective=self.objective, compression=self.compression, aggregation=self.edge
+            selection=self.selection,
+            masking=self.masking,
+            objective=self.objective,
+            compression=self.compression,
+            aggregation=self.edge,
         )
+
+    @property
+    def local_parts(self) -> tuple[LocalComponent, ...]:
+        """Components that may keep state on devices, or have them report."""
+        return self.local.local_parts
 
     def slots(self, shape: ModelShape) -> tuple[Slot, ...]:
         """The memory of all components and of personal layers. The steps of edges and cloud have names of their own."""
@@ -104,10 +115,16 @@ class Method:
 class LocalMethod:
     """The device's part of a method, and the aggregation of its uploads."""
 
+    selection: Selection
     masking: Masking
     objective: Objective
     compression: Compression
     aggregation: Aggregation
+
+    @property
+    def local_parts(self) -> tuple[LocalComponent, ...]:
+        """Components that may keep state on devices, or have them report."""
+        return self.masking, self.objective, self.selection
 
 
 def tier_name(tier: str, slot: str) -> str:

@@ -5,13 +5,17 @@ Each has the hooks of a component: `after_edge_round` and `after_global_round` r
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
 from airprune.methods.outcome import GlobalOutcome, Outcome
 from airprune.planning.deadline import FIRST_KAPPA, measured_kappa
+
+if TYPE_CHECKING:
+    from airprune.scenario.sections import StopSection
 
 Array = np.ndarray
 Values = dict[str, Array]
@@ -20,6 +24,7 @@ KAPPA = "deadline/kappa"
 LOSSES = "steps/losses"
 HEARD = "heard/samples"
 RECEIVED_BITS = "root/received-bits"
+BEST = "stop/best"
 MEDIAN, SHARED = "judged/device", "judged/told"
 
 
@@ -125,3 +130,41 @@ class MedianDevice(Part):
             MEDIAN: np.array([outcome.device[median], outcome.keep[median], *place]),
             SHARED: np.array([]) if outcome.shared is None else outcome.shared,
         }
+
+
+@dataclass(frozen=True)
+class BestMetric(Part):
+    """Remembers the best value of a metric, and in which global round it was reached; NaN, 0 before the first."""
+
+    metric: str
+    direction: float
+    min_improvement: float
+
+    def initial_values(self) -> Values:
+        return {BEST: np.array([np.nan, 0.0])}
+
+    def after_global_round(self, outcome: GlobalOutcome, values: Values) -> Values:
+        value = outcome.record.get(self.metric)
+        if value is None or not np.isfinite(value):
+            return {}
+        best = values[BEST][0]
+        is_better = np.isnan(best) or self.direction * (value - best) > self.min_improvement
+        return {BEST: np.array([value, outcome.record["global_round"]])} if is_better else {}
+
+
+def why_stop(stop: StopSection, record: Mapping[str, Any], best: Array | None) -> str:
+    """Returns which condition a global round's record meets, in a few words; empty if none.
+
+    Args:
+      best: of `BestMetric`, after the round.
+    """
+    for key in ("time_s", "uploaded_bits", "energy_j"):
+        limit = getattr(stop, key)
+        if limit is not None and record[key] >= limit:
+            return f"{key} {record[key]:g} has reached stop.{key} = {limit:g}"
+    value = record.get(stop.metric)
+    if stop.target is not None and value is not None and stop.direction * (value - stop.target) >= 0.0:
+        return f"{stop.metric} {value:g} has reached stop.target = {stop.target:g}"
+    if stop.patience is not None and best is not None and record["global_round"] - best[1] >= stop.patience:
+        return f"{stop.metric} has not improved for stop.patience = {stop.patience} global rounds"
+    return ""

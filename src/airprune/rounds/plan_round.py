@@ -9,7 +9,7 @@ import numpy as np
 from airprune.methods.association.base import Served
 from airprune.methods.masking.base import RoundView
 from airprune.methods.selection.base import Candidates
-from airprune.methods.topology.base import HISTORY, Topology
+from airprune.methods.topology.base import HISTORY, DueView, Topology
 from airprune.randomness import rng_for
 from airprune.rounds.cloud import combined_now
 from airprune.rounds.downlink import downlink_of, with_downlink
@@ -73,8 +73,8 @@ def plan_round(
     timed = with_downlink(context, time_round(context, planned, events), candidates)
     if not run.method.topology.overrides(Topology.due):
         return RoundPlan(timed=timed, view=view, lag=np.zeros(len(planned.device), dtype=np.int64)), values
-    timed, lag = _only_due(run, at, state, values, timed, candidates)
-    return RoundPlan(timed=timed, view=view, lag=lag, shown_lag=lag), values
+    timed, lag, changed = _only_due(run, at, state, values, timed, candidates)
+    return RoundPlan(timed=timed, view=view, lag=lag, shown_lag=lag), values | changed
 
 
 def _view(run: Experiment, at: Place, state: RunState, planned: PlannedRound) -> RoundView:
@@ -99,8 +99,8 @@ def _view(run: Experiment, at: Place, state: RunState, planned: PlannedRound) ->
 
 def _only_due(
     run: Experiment, at: Place, state: RunState, values: Values, timed: TimedRound, candidates: Candidates
-) -> tuple[TimedRound, Array]:
-    """Returns (the round of the devices that deliver now, how many rounds ago each began).
+) -> tuple[TimedRound, Array, Values]:
+    """Returns (the round of the devices that deliver now, how many rounds ago each began, slots that change).
 
     The downlink goes to the devices that begin now; the energy of receiving counts when a device delivers.
     """
@@ -110,9 +110,16 @@ def _only_due(
     history[:, 0] = state.edge_states
     # A device that misses the deadline does not hold up the others.
     latency_s = np.where(timed.outcome == DeviceOutcome.LATE, np.nan, timed.total_s)
-    due = run.method.topology.due(latency_s, planned.edge, planned.deadline_s, at.round_index)
+    shown = DueView(
+        device=planned.device,
+        edge=planned.edge,
+        latency_s=latency_s,
+        deadline_s=planned.deadline_s,
+        round_index=at.round_index,
+    )
+    due, changed = run.method.topology.due(shown, values)
     if due is None:
-        return timed, np.zeros(len(planned.device), dtype=np.int64)
+        return timed, np.zeros(len(planned.device), dtype=np.int64), changed
     place = np.searchsorted(planned.edges, planned.edge)
     period_s = timed.edge_latency_s.copy()
     period_s[place] = due.period_s
@@ -120,4 +127,4 @@ def _only_due(
     if timed.downlink_s is not None:
         down = downlink_of(at.context, planned, candidates, fetches=due.begins)
         timed = replace(timed, downlink_s=down.time_s, downlink_bits=down.bits)
-    return replace(timed.only(delivers), edge_latency_s=period_s), due.lag[delivers]
+    return replace(timed.only(delivers), edge_latency_s=period_s), due.lag[delivers], changed

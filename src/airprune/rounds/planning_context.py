@@ -13,16 +13,17 @@ from airprune.methods.compression.base import Wire
 from airprune.methods.masking.base import Charges
 from airprune.methods.selection.base import Candidates
 from airprune.methods.topology.relay import Relay
-from airprune.planning import Codes, Ladder, PlanProblem
+from airprune.planning import Codes, Ladder, PlanProblem, WorkModel
 from airprune.planning.limits import DeviceLimits
 from airprune.rounds.compute_times import ComputeTimes
 from airprune.rounds.method import Method
 from airprune.rounds.wire import Codec, shared_mask_of
+from airprune.rounds.work import LocalWork
 from airprune.wireless.channel import Radio, downlink_rate_bps
 from airprune.wireless.latency import broadcast_time_s, unicast_time_s
 
 if TYPE_CHECKING:
-    from airprune.scenario import PlanSection
+    from airprune.scenario import ClockSection, PlanSection
 
 Array = np.ndarray
 Values = dict[str, Array]
@@ -43,6 +44,7 @@ class PlanningContext:
     """
 
     plan: PlanSection
+    clock: ClockSection
     radio: Radio
     method: Method
     shape: ModelShape
@@ -52,6 +54,7 @@ class PlanningContext:
     min_pruning_ratio: float
     float64: bool = False
     link_share_s: Array | None = None
+    local_work: LocalWork | None = None
 
     @cached_property
     def codec(self) -> Codec:
@@ -87,7 +90,7 @@ class PlanningContext:
         beside = self.objective_bits + self.method.selection.upload_bits(self.shape, self.wire.value_bits)
         if self.plan.framing:
             beside += 8.0 * self.codec.frame_bytes
-            charged = replace(charged, uplink_bits=8.0 * self.codec.mask_bytes)
+            charged = replace(charged, uplink_bits=8.0 * self.codec.mask_bytes, index_bits=np.inf)
         return replace(charged, always_bits=charged.always_bits + beside) if beside else charged
 
     def without_shared_mask(self, charges: Charges, shared: Array | None, round_index: int) -> Charges:
@@ -106,8 +109,24 @@ class PlanningContext:
         """Bits of a whole model on the downlink, with what the objective sends beside it."""
         return self.shape.num_weights * self.wire.value_bits + self.objective_bits
 
-    def upload_bits(self, keep: Array, charges: Charges, code: Array | None = None) -> Array:
-        """Upload of devices that keep so many prunable weights: exactly what the encoder will count, or will send."""
+    def upload_bits(
+        self, keep: Array, charges: Charges, code: Array | None = None, first_trained: Array | None = None
+    ) -> Array:
+        """Upload of devices that keep so many prunable weights: exactly what the encoder will count, or will send.
+
+        Args:
+          first_trained: the lowest layer that each trains; those above 0 send all weights from there on, and no others.
+        """
+        if first_trained is not None:
+            bits = self.upload_bits(keep, charges, code)
+            for first in np.unique(first_trained[first_trained > 0]).tolist():
+                at, sent = first_trained == first, self.shape.weights_above(first)
+                codes = np.full(len(keep), -1) if code is None else code
+                by_code = {
+                    c: self.update_bits(None if code is None else c, sent) for c in np.unique(codes[at]).tolist()
+                }
+                bits[at] = [by_code[c] + charges.beside_bits for c in codes[at].tolist()]
+            return bits
         if code is not None:
             bits = np.zeros(len(keep))
             for level in np.unique(code).tolist():
@@ -117,7 +136,8 @@ class PlanningContext:
         counts, place = np.unique(keep, return_inverse=True)
         sent = self.shape.fixed_weights + counts
         bits = np.array([self.update_bits(self.wire.code, n) for n in sent.tolist()], dtype=np.float64)
-        bits = bits + charges.beside_bits + np.where(counts < self.shape.prunable_weights, charges.uplink_bits, 0.0)
+        is_part = counts < self.shape.prunable_weights
+        bits = bits + charges.beside_bits + np.where(is_part, charges.mask_bits(counts), 0.0)
         return bits[place]
 
     def training_s(self, keep: Array, device: Array, cpu_hz: Array, charges: Charges) -> Array:
@@ -206,6 +226,24 @@ def plan_problem(context: PlanningContext, candidates: Candidates, cpu_hz: Array
         ladder=ladder,
         codes=codes,
         block_rate_bps=block_rate_bps,
+        work=_work_model(context, candidates, cpu_hz, charges),
+        objective_weight=1.0
+        if context.local_work is None
+        else candidates.num_samples / np.mean(candidates.num_samples),
+    )
+
+
+def _work_model(context: PlanningContext, candidates: Candidates, cpu_hz: Array, charges: Charges) -> WorkModel | None:
+    """Returns the work among which the scheme chooses, if it does."""
+    if context.local_work is None:
+        return None
+    device = candidates.device
+    whole = np.full(len(device), context.shape.prunable_weights)
+    return context.local_work.model(
+        candidates.num_samples,
+        context.training_s(whole, device, cpu_hz, charges),
+        context.compute.probe_s(device, cpu_hz) if charges.probe else 0.0,
+        candidates.round_index,
     )
 
 
@@ -233,6 +271,8 @@ def device_limits(context: PlanningContext, cpu_hz: Array) -> DeviceLimits:
         power_w_max=context.radio.transmit_power_w,
         bandwidth_hz=context.radio.bandwidth_hz,
         energy_j=np.inf if budget is None else budget,
+        effective_capacitance=context.clock.effective_capacitance * context.clock.energy_cores,
+        amplifier_efficiency=context.radio.amplifier_efficiency,
     )
 
 
@@ -250,6 +290,8 @@ class PlannedRound:
       bits: what it will send.
       deadline_s: T_th of this round; `tunes_itself` if it was found for this round.
       power_w: transmit power, if the scheme has chosen one.
+      local_steps, first_trained: minibatch steps and the lowest layer that it trains, if the scheme has chosen them.
+      compute_s: compute time of that work, if so.
       code, bits_per_weight: which code it sends with and what that costs, if the scheme has chosen.
       charges: what the masking costs beside the weights.
       mask: what the masking prepared for all devices.
@@ -275,6 +317,9 @@ class PlannedRound:
     power_w: Array | None = None
     code: Array | None = None
     bits_per_weight: Array | None = None
+    local_steps: Array | None = None
+    first_trained: Array | None = None
+    compute_s: Array | None = None
     mask: Array | None = None
     relay: Relay | None = None
     carried_weights: Array | None = None

@@ -44,7 +44,7 @@ class About(NamedTuple):
 
 _WITH_DIAGNOSTICS = "of Theorem 1; with `diagnostics.gradients`"
 _DOWNLINK = "what was sent to the devices, where that is charged for"
-_ENERGY = "compute and transmission of all planned devices; reception where the downlink is charged"
+_ENERGY = "of all planned devices: compute and transmission; reception and idling where they are charged"
 _STATION_ENERGY = "radiated by stations for that; not in `energy_j`"
 _D2D = "what devices sent to each other, where they do"
 _D2D_ENERGY = "the part of `energy_j` that this took"
@@ -98,7 +98,7 @@ class EdgeRecord(JsonRecord):
     compute_s: Annotated[Numbers, About(Per.DEVICE, "Eq. (9), stragglers included; none for blocked devices")]
     uplink_s: Annotated[Numbers, About(Per.DEVICE, "Eq. (11); none for blocked devices")]
     device_energy_j: Annotated[
-        Numbers, About(Per.DEVICE, "compute and transmission; reception where the downlink is charged")
+        Numbers, About(Per.DEVICE, "compute and transmission; reception and idling where they are charged")
     ]
     loss: Annotated[Numbers, About(Per.DEVICE, "mean training loss over its minibatches")]
     pruning_error_sq: Annotated[Numbers, About(Per.DEVICE, "‖w − w ⊙ m‖², for D² of Assumption 2")]
@@ -121,6 +121,12 @@ class EdgeRecord(JsonRecord):
     ] = None
     code_error: Annotated[
         Numbers | None, About(Per.DEVICE, "share of the update's energy that compression lost, likewise")
+    ] = None
+    local_steps: Annotated[
+        tuple[int, ...] | None, About(Per.DEVICE, "minibatch steps, where the scheme chooses them; 0 if blocked")
+    ] = None
+    first_trained: Annotated[
+        tuple[int, ...] | None, About(Per.DEVICE, "the lowest layer that it trained and sent, likewise; 0: all of them")
     ] = None
     d2d_bits: Annotated[float | None, About(Per.ROUND, _D2D)] = None
     d2d_energy_j: Annotated[float | None, About(Per.ROUND, _D2D_ENERGY)] = None
@@ -194,6 +200,9 @@ class GlobalRecord(JsonRecord):
     diverged: Annotated[
         str | None,
         About(Per.MODEL, "where training diverged: which models are not finite numbers; the run's last record"),
+    ] = None
+    stopped: Annotated[
+        str | None, About(Per.MODEL, "why the run ended before its last round, with `stop`; the run's last record")
     ] = None
     extra: dict[str, Any] = field(default_factory=dict)
 

@@ -18,7 +18,7 @@ from airprune.rounds.plan_round import RoundPlan
 from airprune.rounds.recording import by_device, mean_loss
 from airprune.rounds.state import Place, RunState
 from airprune.rounds.sums import UNION, EdgeResult, Failure
-from airprune.rounds.timing import DeviceOutcome, TimedRound, with_unions
+from airprune.rounds.timing import DeviceOutcome, TimedRound, with_idle_energy, with_unions
 
 Array = np.ndarray
 _log = logging.getLogger("airprune")
@@ -32,6 +32,7 @@ def settle(
     """Settles a round: returns its final times, and the outcome that components and parts see."""
     _check_bits(run, plan.timed, results)
     timed = _without_failed(run, _as_sent(run, plan.timed, results), results)
+    timed = with_idle_energy(run.context, timed, plan.lag)
     planned, columns = timed.planned, by_device(timed, results)
     trained = [result.statistics.device for result in results]
     outcome = Outcome(
@@ -78,7 +79,7 @@ def _check_bits(run: Experiment, timed: TimedRound, results: Sequence[EdgeResult
     """A device that sends more than it was planned and timed for would make every number of the round a lie."""
     planned, counted = timed.planned, timed.planned.bits - timed.planned.charges.beside_bits
     if run.scenario.plan.framing:
-        counted = run.context.unframed.upload_bits(planned.keep, FREE, planned.code)
+        counted = run.context.unframed.upload_bits(planned.keep, FREE, planned.code, planned.first_trained)
     for result in results:
         place = np.searchsorted(planned.device, result.statistics.device)
         charged = counted[place]

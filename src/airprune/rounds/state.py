@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from airprune.runs.store import DeviceStore
 
 Array = np.ndarray
-_VALUES = "values/"
+VALUES = "values/"
 
 
 @dataclass(eq=False)
@@ -40,6 +40,7 @@ class RunState:
       latency_s: of those rounds, by level: rows with one entry per node; NaN where a node did not take part.
       totals: the simulated clock and what has been spent.
       diverged: why the run ends with this global round, in one sentence; empty for runs that have not diverged.
+      stopped: why the run has ended before its last round, in a few words; empty unless it has.
     """
 
     tree: Tree
@@ -52,6 +53,7 @@ class RunState:
     latency_s: list[list[list[float]]] = field(default_factory=list)
     totals: Totals = field(default_factory=Totals)
     diverged: str = ""
+    stopped: str = ""
 
     @classmethod
     def initial(
@@ -111,7 +113,7 @@ class RunState:
 
     def arrays(self) -> dict[str, Array]:
         held = {} if self.held is None else {"held": self.held}
-        return {"models": self.models, **held, **{_VALUES + name: array for name, array in self.values.items()}}
+        return {"models": self.models, **held, **{VALUES + name: array for name, array in self.values.items()}}
 
     def facts(self) -> dict[str, Any]:
         """The rest, in plain JSON."""
@@ -121,6 +123,7 @@ class RunState:
             "latency_s": [[[None if math.isnan(x) else x for x in row] for row in rows] for rows in self.latency_s],
             "totals": self.totals.as_dict(),
             **({"diverged": self.diverged} if self.diverged else {}),
+            **({"stopped": self.stopped} if self.stopped else {}),
         }
 
     def restored(self, arrays: Mapping[str, Array], facts: Mapping[str, Any]) -> RunState:
@@ -129,7 +132,7 @@ class RunState:
         return RunState(
             tree=self.tree,
             models=arrays["models"],
-            values={name: arrays[_VALUES + name] for name in self.values},
+            values={name: arrays[VALUES + name] for name in self.values},
             store=self.store,
             held=None if self.held is None else arrays["held"],
             global_round=facts["global_round"],
@@ -137,6 +140,7 @@ class RunState:
             latency_s=rows,
             totals=Totals(**facts["totals"]),
             diverged=facts.get("diverged", ""),
+            stopped=facts.get("stopped", ""),
         )
 
 

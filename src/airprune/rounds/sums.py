@@ -122,7 +122,8 @@ def chunk_sum(
         device = task.devices[number]
         member = (device, device if task.group is None else task.group[number])
         work = 1.0 if task.work is None else task.work[number]
-        add_child(aggregation, total, upload.state, upload.mask, task.weights[number], received, member, work)
+        frozen = shape.frozen_below(upload.first_trained) if upload.first_trained else None
+        add_child(aggregation, total, upload.state, upload.mask, task.weights[number], received, member, work, frozen)
         if upload.report or task.group is not None:
             for name, array in {**upload.report, **_sent_by_group(task, number, upload, shape)}.items():
                 reports[name] = reports[name] + array if name in reports else array
@@ -151,6 +152,10 @@ def _row(device: int, upload: Upload, shape: ModelShape) -> tuple[Any, ...]:
     sent = upload.num_kept
     if sent is None:
         sent = shape.prunable_weights if upload.mask is None else int(np.count_nonzero(upload.mask))
+    if upload.first_trained:
+        sent -= int(
+            np.count_nonzero((shape.is_weight & shape.frozen_below(upload.first_trained))[_sent(shape, upload)])
+        )
     return (
         device,
         shape.fixed_weights + sent,
@@ -163,6 +168,14 @@ def _row(device: int, upload: Upload, shape: ModelShape) -> tuple[Any, ...]:
         upload.smoothness,
         upload.pruning_error_sq,
     )
+
+
+def _sent(shape: ModelShape, upload: Upload) -> Array:
+    """True for entries that the mask lets through.  [num_state]"""
+    sent = np.ones(shape.num_state, dtype=bool)
+    if upload.mask is not None:
+        sent[shape.prunable] = upload.mask
+    return sent
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -193,6 +206,7 @@ def add_child(
     previous: Array,
     member: tuple[int, int] | None = None,
     work: float = 1.0,
+    frozen: Array | None = None,
 ) -> None:
     """Adds one child to a sum, as the aggregation reads it.
 
@@ -201,16 +215,24 @@ def add_child(
       previous: the parent's model that it started from.  [num_state]
       member: of a device: its number, and that of the device that uploads for it.
       work: of a device: see `TrainTask.work`.
+      frozen: entries that a device left as it received them and does not count for; None if none.  [num_state] bool
     """
     if aggregation.overrides(Aggregation.read):
         state = aggregation.read(state, previous)
         if mask is not None:
             state[total.prunable] = np.where(mask, state[total.prunable], 0.0)
+    if frozen is not None:
+        if mask is not None:  # what is masked does not count already
+            frozen = frozen.copy()
+            frozen[total.prunable] &= np.asarray(mask, dtype=bool)
+        state = np.where(frozen, state.dtype.type(0.0), state)
     if member is None:
         total.add(state, mask, weight)
     else:
         device, master = member
         total.add_member(state, mask, weight, is_master=device == master, master=master, work=work)
+    if frozen is not None:
+        total.leave_out(frozen, weight)
 
 
 def merge_sums(parts: Iterable[ChunkSum]) -> ChunkSum:
@@ -263,7 +285,7 @@ def finish_sum(
         kept_by, least = part.total.kept_by, min_contributors
         if least > 1:
             kept_by = np.where(kept_by >= least, kept_by, 0)
-        held[:] = part.total.all_count >= least
+        held[:] = part.total.all_count >= least if part.total.frozen_count is None else part.total.sent_by >= least
         held[prunable] = kept_by > 0
         coverage = coverage_of(kept_by, part.total.all_count)
         combined = aggregation.finish(part.total, received)
@@ -282,21 +304,30 @@ def finish_sum(
     )
 
 
-def mean_of_parts(parts: Sequence[tuple[int, EdgeResult]], current: Array) -> EdgeResult:
-    """One edge's result from those of devices that began so many rounds ago: each entry's mean over who has it.
+def mean_of_parts(
+    parts: Sequence[tuple[int, EdgeResult]], current: Array, starts: Sequence[Array] = (), weights: Array | None = None
+) -> EdgeResult:
+    """One edge's result from those of devices that began so many rounds ago.
 
-    The parts count equally, however many devices they have; an entry that no device sent stays as it is. A part that
-    began with this round, and alone, is the result to the bit.
+    Without weights the parts count equally, however many devices they have: each entry is the mean over the parts that
+    have it. With weights ω the edge moves by what the parts have moved: w ← w + Σ ω (w_part − start), where ω of
+    an entry that a part lacks falls to the others. An entry that no device sent stays as it is. A part that began with
+    this round, is alone and counts once is the result to the bit.
 
     Args:
       current: what the edge has.  [num_state]
+      starts: the model that each part began with.
+      weights: see `Topology.part_weights`.  [num_parts]
     """
     results = [result for _, result in parts]
-    if [lag for lag, _ in parts] == [0]:
+    if [lag for lag, _ in parts] == [0] and (weights is None or weights[0] == 1.0):
         return results[0]
     held = np.sum([result.held for result in results], axis=0)
-    total = np.sum([np.where(result.held, result.combined, 0.0) for result in results], axis=0, dtype=np.float64)
-    combined = np.divide(total, held, out=current.astype(np.float64), where=held > 0)
+    if weights is None:
+        total = np.sum([np.where(result.held, result.combined, 0.0) for result in results], axis=0, dtype=np.float64)
+        combined = np.divide(total, held, out=current.astype(np.float64), where=held > 0)
+    else:
+        combined = current.astype(np.float64) + _weighted_moves(results, starts, weights)
     kept_by = np.sum([result.kept_by for result in results], axis=0)
     reports: dict[str, Array] = {}
     for result in results:
@@ -312,3 +343,13 @@ def mean_of_parts(parts: Sequence[tuple[int, EdgeResult]], current: Array) -> Ed
         failures=tuple(failure for result in results for failure in result.failures),
         reports=reports,
     )
+
+
+def _weighted_moves(results: Sequence[EdgeResult], starts: Sequence[Array], weights: Array) -> Array:
+    """Σ ω (w_part − start) of each entry, times Σ ω over Σ ω of the parts that have it.  [num_state]"""
+    moved, there = np.zeros(len(starts[0])), np.zeros(len(starts[0]))
+    for result, start, weight in zip(results, starts, weights.tolist(), strict=True):
+        moved += weight * np.where(result.held, result.combined.astype(np.float64) - start, 0.0)
+        there += weight * result.held
+    share = np.divide(weights.sum(), there, out=np.zeros_like(there), where=there > 0.0)
+    return np.where(there == weights.sum(), moved, moved * share)

@@ -14,7 +14,13 @@ from airprune.randomness import rng_for
 from airprune.rounds.planning_context import PlannedRound, PlanningContext
 from airprune.rounds.relayed import with_unions as united
 from airprune.wireless.channel import uplink_rate_bps
-from airprune.wireless.latency import compute_energy_j, edge_round_latency_s, transmit_energy_j, uplink_time_s
+from airprune.wireless.latency import (
+    compute_energy_j,
+    edge_round_latency_s,
+    idle_energy_j,
+    transmit_energy_j,
+    uplink_time_s,
+)
 
 if TYPE_CHECKING:
     from airprune.scenario import EventsSection
@@ -75,7 +81,8 @@ class TimedRound:
       uploaded_bits: what each device sends; 0 if it does not arrive.
       compute_s, uplink_s: its simulated times, stragglers included; NaN for blocked devices. If another device
         uploads for it, that upload's.
-      energy_j: for compute and transmission, and for reception where the downlink is charged.
+      energy_j: for compute and transmission, for reception where the downlink is charged, and for being on where
+        `clock.idle_power_w` says so.
       outcome: a `DeviceOutcome` word.
       edge_latency_s: how long each edge waits, Eq. (16).  [num_edges]
       downlink_s, downlink_bits: of the models that each edge sends before; None where that is free.  [num_edges]
@@ -142,10 +149,11 @@ def _indexed(value: Any, kept: Array, *, but: tuple[str, ...]) -> dict[str, Any]
 def time_round(context: PlanningContext, planned: PlannedRound, events: Events) -> TimedRound:
     """Returns times, energies and outcomes of a planned round."""
     in_plan, shape = planned.in_plan, context.shape
-    training_s = context.training_s(planned.keep, planned.device, planned.cpu_hz, planned.charges)
-    compute_s = (
-        training_s + context.compute.probe_s(planned.device, planned.cpu_hz) if planned.charges.probe else training_s
-    )
+    compute_s = training_s = planned.compute_s
+    if training_s is None:
+        training_s = context.training_s(planned.keep, planned.device, planned.cpu_hz, planned.charges)
+        probes = planned.charges.probe
+        compute_s = training_s + context.compute.probe_s(planned.device, planned.cpu_hz) if probes else training_s
     powered_s = compute_s if context.compute.probe_takes_energy else training_s
     rate_bps = uplink_rate_bps(np.where(in_plan, planned.share, 1.0), planned.full_band_rate_bps)
     uplink_s = uplink_time_s(planned.uplink_bits, rate_bps, bits_per_weight=1.0)
@@ -198,6 +206,7 @@ def with_unions(context: PlanningContext, timed: TimedRound, union: Array) -> Ti
     saved = 1.0 - planned.uplink_bits / before.uplink_bits
     uplink_s = timed.uplink_s * (1.0 - saved)
     power_w = context.radio.transmit_power_w if planned.power_w is None else planned.power_w
+    power_w = power_w / context.radio.amplifier_efficiency
     saved_j = np.where(planned.relay.uploads & planned.in_plan, power_w * timed.uplink_s * saved, 0.0)
     shorter = replace(timed, planned=planned, uplink_s=uplink_s, energy_j=timed.energy_j - saved_j)
     place, num_edges = np.searchsorted(planned.edges, planned.edge), len(planned.edges)
@@ -223,13 +232,34 @@ def _with_relay(timed: TimedRound, relay: Relay) -> TimedRound:
     )
 
 
+def with_idle_energy(context: PlanningContext, timed: TimedRound, lag: Array) -> TimedRound:
+    """Returns the round with what its planned devices take by being on; unchanged where that is nothing.
+
+    A device that began `lag` rounds ago has been on for as many rounds more. Waiting for other edges is not counted.
+    """
+    if context.clock.idle_power_w == 0.0:
+        return timed
+    planned = timed.planned
+    on_s = timed.edge_round_s[np.searchsorted(planned.edges, planned.edge)] * (1 + lag)
+    idle_j = idle_energy_j(on_s, idle_power_w=context.clock.idle_power_w)
+    return replace(timed, energy_j=timed.energy_j + np.where(planned.in_plan, idle_j, 0.0))
+
+
 def _energy_j(context: PlanningContext, planned: PlannedRound, compute_s: Array, uplink_s: Array) -> Array:
-    compute_j = compute_energy_j(compute_s, cpu_hz=planned.cpu_hz)
+    clock = context.clock
+    compute_j = compute_energy_j(
+        compute_s,
+        cpu_hz=planned.cpu_hz,
+        effective_capacitance=clock.effective_capacitance,
+        num_cores=clock.energy_cores,
+    )
     power_w = (
         context.radio.transmit_power_w if planned.power_w is None else np.where(planned.in_plan, planned.power_w, 1.0)
     )
     if planned.relay is not None:
         uplink_s = np.where(planned.relay.uploads, uplink_s, 0.0)
         power_w = np.where(planned.relay.uploads, power_w, 1.0)
-    transmit_j = transmit_energy_j(uplink_s, transmit_power_w=power_w)
+    transmit_j = transmit_energy_j(
+        uplink_s, transmit_power_w=power_w, amplifier_efficiency=context.radio.amplifier_efficiency
+    )
     return np.where(planned.in_plan, compute_j + transmit_j, 0.0)

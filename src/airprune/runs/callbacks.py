@@ -6,7 +6,7 @@ from collections.abc import Callable, Generator, Iterable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from airprune.errors import InvalidValue
+from airprune.errors import InvalidValue, StopRun
 from airprune.scenario import Scenario
 
 Record = dict[str, Any]
@@ -24,7 +24,10 @@ class Callback:
         """Called before the first record; `folder` is the run folder, None if nothing is written."""
 
     def take(self, record: Record) -> None:
-        """Called with each record: `record["kind"]` is "edge", "node" or "global"."""
+        """Called with each record: `record["kind"]` is "edge", "node" or "global".
+
+        Raising `airprune.StopRun("reason")` ends the run there, with its model, as if it had been its last round.
+        """
 
     def end(self, *, finished: bool) -> None:
         """Called after the last record (finished), or when the run was stopped before."""
@@ -77,10 +80,26 @@ def with_callbacks(
                 finished = True
                 result: Result = end.value
                 return result
-            for callback in callbacks:
-                callback.take(record)
+            try:
+                for callback in callbacks:
+                    callback.take(record)
+            except StopRun as stop:
+                yield record
+                result = ended(records, stop)
+                finished = True
+                return result
             yield record
     finally:
         records.close()
         for callback in begun:
             callback.end(finished=finished)
+
+
+def ended(records: Generator[Record, None, Result], stop: StopRun) -> Result:
+    """Ends a run after the record it has yielded; returns what it returns."""
+    try:
+        records.throw(stop)
+    except StopIteration as end:
+        result: Result = end.value
+        return result
+    raise AssertionError("a run that is stopped yields no more records")

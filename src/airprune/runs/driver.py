@@ -15,13 +15,15 @@ from airprune.components.component import Owner
 from airprune.data import Dataset
 from airprune.data.shared import share
 from airprune.engines import check_engine, engine_named
-from airprune.errors import Diverged, UsageError
+from airprune.errors import Diverged, StopRun, UsageError
 from airprune.models.kernels import native
 from airprune.rounds.driver import Watch
 from airprune.rounds.evaluation import evaluated_models
 from airprune.rounds.experiment import Experiment
+from airprune.rounds.parts import BEST
 from airprune.rounds.state import RunState
 from airprune.runs.callbacks import GivenCallback, callbacks_of, with_callbacks
+from airprune.runs.extending import extend as extend_run
 from airprune.runs.layout import RunFolder
 from airprune.runs.lock import locked
 from airprune.runs.store import DeviceStore
@@ -39,6 +41,7 @@ def run(
     *,
     out: str | Path | None = None,
     resume: bool = False,
+    extend: bool = False,
     model: Any = None,
     dataset: Any = None,
     loss: Any = None,
@@ -56,6 +59,7 @@ def run(
       out: the run folder; without one nothing is written.
       resume: continue the run in `out` where it stopped, yielding the records still to come. A folder without a run is
         started from the beginning; one with another scenario is refused.
+      extend: continue the finished run in `out` to the rounds of this scenario, which may also differ in `stop`.
       model: any torch module in place of the scenario's own; its Linear layers are prunable unless
         `scenario.model.prunable` names others.
       dataset: (x, y) arrays, ((x, y), (x_test, y_test)), a pandas table, torch datasets or loaders, or Hugging Face
@@ -71,7 +75,11 @@ def run(
     settings = checked_scenario("run.scenario", scenario).engine
     check_engine(settings.name, workers=settings.workers, scheduler=settings.scheduler)  # before anything is loaded
     folder = None if out is None else RunFolder(path_of("run.out", out))
-    if folder is not None and folder.has_run and not resume:
+    if extend:
+        if folder is None:
+            raise UsageError("run.extend needs the folder of a finished run, got none; give it as out.")
+        extend_run(folder, scenario)
+    elif folder is not None and folder.has_run and not resume:
         raise UsageError(f"{out} already holds a run; resume it (--resume, resume=True) or choose another folder.")
     kernel = None if folder is None else folder.kernel
     environment = Environment()
@@ -105,7 +113,12 @@ def records_of(
             if saved is not None:
                 state, memory = state.restored(saved.arrays, saved.facts), saved.memory
         if not experiment.has_ended(state):
-            yield from _run(experiment, state, environment, writer, memory, watch)
+            try:
+                yield from _run(experiment, state, environment, writer, memory, watch)
+            except StopRun as stop:
+                state.stopped = str(stop) or "by a callback"
+                if writer is not None:
+                    writer.end(state)
         if state.diverged:
             raise Diverged(state.diverged)
         trained = _trained(experiment, state)
@@ -145,8 +158,15 @@ def _run(
             writer.begin()  # only now: a run that gets no engine leaves nothing behind
         for record in map(finite, run_rounds(experiment, engine, state, watch=watch, environment=environment)):
             if writer is not None:
+                if experiment.scenario.stop.keep_best and is_best(state, record):
+                    writer.keep_best(_trained(experiment, state), record)
                 writer.save(state, record, has_ended=experiment.has_ended(state), store=state.store)
             yield record
+
+
+def is_best(state: RunState, record: dict[str, Any]) -> bool:
+    """True if this global round has the best metric so far, where the run watches one."""
+    return record["kind"] == "global" and BEST in state.values and state.values[BEST][1] == record["global_round"]
 
 
 def opened_store(experiment: Experiment, folder: Path, table: dict[str, Any] | None = None) -> DeviceStore | None:

@@ -111,6 +111,7 @@ class RunFolder:
         self.checkpoint_file = path / "checkpoint" / "state.safetensors"
         self.memory_folder = path / "memory"
         self.final_file = path / "final.safetensors"
+        self.best_file = path / "best.safetensors"
         self.lock_file = path / LOCK
         self.scratch_folder = path / ".scratch"
         self.inputs_file = path / "inputs.jsonl"

@@ -172,6 +172,22 @@ class RunWriter:
             if store is not None:
                 store.forget_unnamed()
 
+    def end(self, state: Savable) -> None:
+        """Marks the last saved round as the run's last, where it was stopped from outside; nothing else changes."""
+        self._has_ended = True
+        with sentence_if_unwritable(self.folder.path):
+            self._lock.check()
+            arrays, facts = checkpoint.read(self.folder.checkpoint_file, inside=self.folder.path)
+            facts |= {"run": self._provenance().as_dict(), "state": state.facts()}
+            checkpoint.write(self.folder.checkpoint_file, arrays, facts, inside=self.folder.path)
+
+    def keep_best(self, arrays: Mapping[str, Array], record: Mapping[str, Any]) -> None:
+        """Writes the best model so far; before the checkpoint, so that a kill between the two only repeats it."""
+        facts = {"global_round": record["global_round"], "scenario": self._scenario_hash}
+        with sentence_if_unwritable(self.folder.path):
+            self._lock.check()
+            checkpoint.write(self.folder.best_file, arrays, facts, inside=self.folder.path)
+
     def finish(self, arrays: Mapping[str, Array]) -> None:
         """Writes the trained model, unless it is there already."""
         run = self._provenance()

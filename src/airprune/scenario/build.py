@@ -29,6 +29,7 @@ def build_radio(section: RadioSection) -> Radio:
         downlink=section.downlink,
         station_power_w=None if section.station_power_dbm is None else dbm_to_watt(section.station_power_dbm),
         receive_power_w=section.receive_power_w,
+        amplifier_efficiency=section.amplifier_efficiency,
     )
 
 

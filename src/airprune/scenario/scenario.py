@@ -18,6 +18,7 @@ from airprune.components.registry import Registry
 from airprune.errors import AirpruneError, InvalidValue, UnknownName, UsageError
 from airprune.methods import DEFAULT_METHOD, METHODS
 from airprune.methods.topology import TOPOLOGIES
+from airprune.models.start_weights import MAX_WEIGHTS_BYTES, weights_file
 from airprune.scenario import build, sections
 from airprune.scenario.presets import preset_text, presets
 from airprune.settings import toml_text
@@ -70,6 +71,7 @@ class Scenario(Section):
     privacy: sections.PrivacySection = sections.PrivacySection()
     train: sections.TrainSection = sections.TrainSection()
     rounds: sections.RoundsSection = sections.RoundsSection()
+    stop: sections.StopSection = sections.StopSection()
     events: sections.EventsSection = sections.EventsSection()
     diagnostics: sections.DiagnosticsSection = sections.DiagnosticsSection()
     records: sections.RecordsSection = sections.RecordsSection()
@@ -199,6 +201,8 @@ class Scenario(Section):
         counted = {key: value for key, value in changed.items() if key not in _labels()}
         if self.network.table is not None:
             counted["network.table"] = _digest(self.network.table)
+        if self.model.start is not None:
+            counted["model.start"] = _digest(str(weights_file(self.model.start)), "model.start")
         text = json.dumps(counted, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()
 
@@ -366,7 +370,7 @@ def _without_orphans(
 
 
 def _start_paths_at(folder: Path, values: dict[str, Any]) -> None:
-    for section, key in (("network", "table"), ("data", "data_dir"), ("clock", "profile")):
+    for section, key in (("network", "table"), ("data", "data_dir"), ("clock", "profile"), ("model", "start")):
         part = values.get(section)
         if not isinstance(part, dict) or not isinstance(path := part.get(key), str):
             continue
@@ -374,12 +378,12 @@ def _start_paths_at(folder: Path, values: dict[str, Any]) -> None:
             part[key] = str(folder / path)
 
 
-def _digest(table: str) -> str:
-    path = Path(table)
+def _digest(table: str, key: str = "network.table") -> str:
+    path, most = Path(table), MAX_TABLE_BYTES if key == "network.table" else MAX_WEIGHTS_BYTES
     try:
-        with files.open_to_read(path, max_bytes=MAX_TABLE_BYTES) as file:
+        with files.open_to_read(path, max_bytes=most) as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
     except (OSError, ValueError) as error:  # ValueError: a NUL in the name
         reason = getattr(error, "strerror", None) or "it cannot be"
         rule = "must be an existing file, not a link to one"
-        raise InvalidValue("Scenario.network.table", rule, f"{shown(table)} ({reason})") from None
+        raise InvalidValue(f"Scenario.{key}", rule, f"{shown(table)} ({reason})") from None

@@ -37,6 +37,7 @@ from airprune.settings.section import (
 from airprune.wireless.channel import RECEIVE_POWER_W
 from airprune.wireless.device_speed.boards import BOARDS, EFFICIENCY
 from airprune.wireless.device_speed.profile import clock_keys
+from airprune.wireless.latency import EFFECTIVE_CAPACITANCE
 from airprune.wireless.path_loss import PATH_LOSS
 
 
@@ -137,6 +138,12 @@ class RadioSection(Section):
         "Espressif's data sheet)",
     )
 
+    amplifier_efficiency: Annotated[float, Field(gt=0, le=1)] = Field(
+        default=1.0,
+        description="radiated over consumed power of a device that sends, for energies; 0.35 is that of linear "
+        "amplifiers in Cui, Goldsmith, Bahai (IEEE Trans. Wireless Commun. 2005)",
+    )
+
     @model_validator(mode="before")
     @classmethod
     def _density_replaces_power(cls, data: Any) -> Any:
@@ -180,6 +187,11 @@ class ModelSection(Section):
         description='names of layers that stay on each device, neither sent nor averaged; "last" is the last one',
     )
     float64: bool = Field(default=False, description="train in double precision (64 bit)")
+    start: FilePath | None = Field(
+        default=None,
+        description="weights that training starts from: a safetensors file, or the folder of a finished run; none: "
+        "sampled by the seed",
+    )
 
 
 class DataSection(Section):
@@ -318,6 +330,11 @@ class MaskingSection(ChoiceSection):
     choices: ClassVar = {"name": MASKINGS}
 
     name: Text = Field(default="probe", description="probe is the paper's: the least important weights are set to zero")
+    charged: bool = Field(
+        default=False,
+        description="charge what choosing masks on devices costs: the probe minibatch and the mask's bits, with any "
+        "masking that ranks weights; false: as its count_probe and count_mask_bits say",
+    )
 
 
 class ObjectiveSection(ChoiceSection):
@@ -439,6 +456,10 @@ class TrainSection(Section):
     device: Literal["auto", "cpu", "cuda", "mps"] = Field(
         default="cpu", description="hardware for train.kernel = torch; auto: an accelerator if torch finds one"
     )
+    feature_cache_mb: Annotated[float, Field(ge=0, le=1_000_000)] = Field(
+        default=512.0,
+        description="memory per worker, in MB, for outputs of frozen layers that later local epochs reuse; 0: none",
+    )
 
     def steps(self, num_samples: Any) -> Any:
         """Returns the minibatch steps per edge round of devices with so many samples, before any decay."""
@@ -513,6 +534,21 @@ class ClockSection(Section):
         description="pruning that saves computation, unless compute = paper: whole units only, or every pruned weight",
     )
 
+    effective_capacitance: Positive = Field(
+        default=EFFECTIVE_CAPACITANCE,
+        description="kappa in W s^3: a core at f Hz takes kappa f^3 watts; 1e-28 is usual in papers on federated "
+        "learning, 2.7e-28 makes the 3.7 W that four cores of a Raspberry Pi 4 at 1.5 GHz take (6.4 W loaded, 2.7 W "
+        "idle, measured by J. Geerling, pidramble.com)",
+    )
+    energy_cores: Count = Field(
+        default=1, description="cores that take kappa f^3 watts each while a device trains; a Raspberry Pi 4 has 4"
+    )
+    idle_power_w: NonNegative = Field(
+        default=0.0,
+        description="power that a planned device takes all through its edge round, beside computing, sending and "
+        "receiving; 2.7 W is an idle Raspberry Pi 4's (J. Geerling, pidramble.com); 0: none, as usual in papers",
+    )
+
     @model_validator(mode="before")
     @classmethod
     def _read_profile(cls, data: Any) -> Any:
@@ -564,6 +600,43 @@ class RoundsSection(Section):
     target_accuracy: Annotated[Ratio | None, Label()] = Field(
         default=None, description="report time, bits and energy until this test accuracy; it changes no result"
     )
+
+
+class StopSection(Section):
+    """Early stopping: the run ends, with its model, after the global round in which one of these is met."""
+
+    owner = "Scenario.stop"
+
+    metric: Text = Field(
+        default="test_accuracy", description="recorded metric that target, patience and keep_best look at"
+    )
+    smaller_is_better: bool | None = Field(
+        default=None, description="direction of the metric; none: smaller is better for metrics named …loss, …error"
+    )
+    target: float | None = Field(default=None, description="value of the metric that ends the run")
+    patience: Count | None = Field(
+        default=None, description="number of global rounds without an improvement of the metric that ends the run"
+    )
+    min_improvement: NonNegative = Field(default=0.0, description="change of the metric that counts as an improvement")
+    time_s: Positive | None = Field(default=None, description="simulated time that ends the run")
+    uploaded_bits: Positive | None = Field(default=None, description="uplink bits since the start that end the run")
+    energy_j: Positive | None = Field(default=None, description="energy of all devices that ends the run")
+    keep_best: bool = Field(
+        default=False, description="keep the best model by the metric as best.safetensors, beside the last one"
+    )
+
+    @property
+    def watches_metric(self) -> bool:
+        """True if the metric must be evaluated in every global round."""
+        return self.target is not None or self.patience is not None or self.keep_best
+
+    @property
+    def direction(self) -> float:
+        """1 if a larger metric is better, −1 if a smaller one is."""
+        smaller = self.smaller_is_better
+        if smaller is None:
+            smaller = self.metric.endswith(("loss", "error"))
+        return -1.0 if smaller else 1.0
 
 
 class EventsSection(Section):

@@ -54,11 +54,16 @@ class Environment:
         lost = self.lost(experiment.round_index(state))
         parts = engine.reduce([without(group, lost) if lost else group for *_, group in groups])
         found: dict[int, list[tuple[int, EdgeResult]]] = {}
-        for (edge, lag, _), part in zip(groups, parts, strict=True):
+        starts: dict[int, list[Array]] = {}
+        for (edge, lag, group), part in zip(groups, parts, strict=True):
             found.setdefault(edge, []).append((lag, part))
+            starts.setdefault(edge, []).append(group.shared.model)
         results = []
         for edge, of_edge in found.items():
-            result = mean_of_parts(of_edge, state.edge_states[edge])
+            weights = experiment.method.topology.part_weights(
+                np.array([lag for lag, _ in of_edge]), np.array([len(part.statistics.device) for _, part in of_edge])
+            )
+            result = mean_of_parts(of_edge, state.edge_states[edge], starts[edge], weights)
             _move_edge(experiment, state, edge, result)
             left_out = [Failure(device, "", fate) for device, fate in lost.items() if device in _devices(groups, edge)]
             results.append(dataclasses.replace(result, failures=(*result.failures, *left_out)))

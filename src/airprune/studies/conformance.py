@@ -220,12 +220,12 @@ def _bits(subject: Subject) -> tuple[bool, str]:
     gaps: list[float] = []
     for timed, results in subject.watched.rounds:
         charged = dict(zip(timed.planned.device.tolist(), timed.planned.bits.tolist(), strict=True))
-        kept = dict(zip(timed.planned.device.tolist(), timed.ratio.tolist(), strict=True))
+        mask_bits = np.where(timed.ratio > 0, timed.planned.charges.mask_bits(timed.planned.keep), 0.0)
+        masks = dict(zip(timed.planned.device.tolist(), mask_bits.tolist(), strict=True))
         for result in results:
             rows = zip(result.statistics.device.tolist(), result.statistics.sent_bits.tolist(), strict=True)
             for device, sent in rows:
-                beside = timed.planned.charges.beside_bits
-                beside += timed.planned.charges.uplink_bits if kept[device] > 0 else 0.0
+                beside = timed.planned.charges.beside_bits + masks[device]
                 gaps.append(abs(charged[device] - beside - sent))
     return max(gaps) == 0.0, f"{len(gaps)} uploads, charged and counted bits differ by at most {max(gaps):g}"
 

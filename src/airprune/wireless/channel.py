@@ -59,6 +59,7 @@ class Radio:
         all of its devices; "unicast" if it sends each device its own.
       station_power_w: p of a station; None takes that of the devices.
       receive_power_w: P_rx of a device while it receives.
+      amplifier_efficiency: eta, radiated over consumed power of a device that sends.
     """
 
     bandwidth_hz: float = PAPER_BANDWIDTH_HZ
@@ -77,6 +78,7 @@ class Radio:
     downlink: Literal["none", "broadcast", "unicast"] = "none"
     station_power_w: float | None = None
     receive_power_w: float = RECEIVE_POWER_W
+    amplifier_efficiency: float = 1.0
 
     def __post_init__(self) -> None:
         quantity("Radio.bandwidth_hz", self.bandwidth_hz, above=0.0, way_out="Example: bandwidth_hz = 20e6")
@@ -112,6 +114,7 @@ class Radio:
         if self.station_power_w is not None:
             quantity("Radio.station_power_w", self.station_power_w, above=0.0)
         quantity("Radio.receive_power_w", self.receive_power_w, at_least=0.0)
+        quantity("Radio.amplifier_efficiency", self.amplifier_efficiency, above=0.0, at_most=1.0)
 
     @property
     def charges_downlink(self) -> bool:

@@ -185,24 +185,43 @@ def run_latency_s(global_round_latency_s: ArrayLike) -> float:
 
 
 def compute_energy_j(
-    compute_s: ArrayLike, *, cpu_hz: ArrayLike, effective_capacitance: ArrayLike = EFFECTIVE_CAPACITANCE
+    compute_s: ArrayLike,
+    *,
+    cpu_hz: ArrayLike,
+    effective_capacitance: ArrayLike = EFFECTIVE_CAPACITANCE,
+    num_cores: ArrayLike = 1,
 ) -> FloatArray:
-    """E_cmp = kappa f_n^3 T_cmp; with the time of Eq. (9) kappa C_n T W_rho f_n^2. Not in the paper.
+    """E_cmp = m kappa f_n^3 T_cmp; on m = 1 core with the time of Eq. (9) kappa C_n T W_rho f_n^2. Not in the paper.
 
-    Halving the clock doubles the time and quarters the energy.
+    Halving the clock doubles the time and quarters the energy. This is what switching takes on top of the power of an
+    idle device.
     """
     kappa = quantity("compute_energy_j.effective_capacitance", effective_capacitance, at_least=0.0)
     time_s = quantity("compute_energy_j.compute_s", compute_s, at_least=0.0)
-    return kappa * np.asarray(cpu_hz, dtype=np.float64) ** 3 * time_s
+    cores = quantity("compute_energy_j.num_cores", num_cores, above=0.0)
+    return kappa * cores * np.asarray(cpu_hz, dtype=np.float64) ** 3 * time_s
 
 
-def transmit_energy_j(uplink_time_s: ArrayLike, *, transmit_power_w: ArrayLike) -> FloatArray:
-    """E_up = p_n T_up. Not in the paper; the power is spent whatever the bandwidth share."""
+def transmit_energy_j(
+    uplink_time_s: ArrayLike, *, transmit_power_w: ArrayLike, amplifier_efficiency: ArrayLike = 1.0
+) -> FloatArray:
+    """E_up = p_n T_up / eta. Not in the paper; the power is spent whatever the bandwidth share.
+
+    p_n is radiated; an amplifier of efficiency eta takes p_n / eta for it.
+    """
     time_s = quantity("transmit_energy_j.uplink_time_s", uplink_time_s, at_least=0.0, finite=False)
-    return quantity("transmit_energy_j.transmit_power_w", transmit_power_w, above=0.0) * time_s
+    power_w = quantity("transmit_energy_j.transmit_power_w", transmit_power_w, above=0.0)
+    efficiency = quantity("transmit_energy_j.amplifier_efficiency", amplifier_efficiency, above=0.0, at_most=1.0)
+    return power_w / efficiency * time_s
 
 
 def receive_energy_j(receive_time_s: ArrayLike, *, receive_power_w: ArrayLike) -> FloatArray:
     """E_down = P_rx T_rx: the receiver's power for as long as it decodes. Not in the paper."""
     time_s = quantity("receive_energy_j.receive_time_s", receive_time_s, at_least=0.0, finite=False)
     return quantity("receive_energy_j.receive_power_w", receive_power_w, at_least=0.0) * time_s
+
+
+def idle_energy_j(round_s: ArrayLike, *, idle_power_w: ArrayLike) -> FloatArray:
+    """E_idle = P_idle T_k: a device is on for its edge's whole round, also while it waits. Not in the paper."""
+    time_s = quantity("idle_energy_j.round_s", round_s, at_least=0.0, finite=False)
+    return quantity("idle_energy_j.idle_power_w", idle_power_w, at_least=0.0) * time_s

@@ -30,6 +30,8 @@ class MaskedSum:
       masked_weight: Σ c_n m_n of the others; None as long as all c_n are 1, where it is `masked_count`.
         [num_prunable] float64
       masked_count: Σ m_n of the others.  [num_prunable] int64
+      frozen_weight, frozen_count: Σ c_n and number of the devices that left an entry as they received it, and did not
+        send it; None if none did.  [num_state]
     """
 
     prunable: slice
@@ -40,6 +42,8 @@ class MaskedSum:
     all_count: int = 0
     dense_weight: float = 0.0
     dense_count: int = 0
+    frozen_weight: Array | None = None
+    frozen_count: Array | None = None
 
     @classmethod
     def zeros(cls, num_state: int, prunable: slice) -> MaskedSum:
@@ -47,8 +51,9 @@ class MaskedSum:
         return cls(prunable, np.zeros(num_state), None, np.zeros(size, dtype=np.int64))
 
     def copy(self) -> MaskedSum:
-        weight = None if self.masked_weight is None else self.masked_weight.copy()
-        return replace(self, total=self.total.copy(), masked_weight=weight, masked_count=self.masked_count.copy())
+        names = ("total", "masked_weight", "masked_count", "frozen_weight", "frozen_count")
+        arrays = {name: getattr(self, name) for name in names}
+        return replace(self, **{name: array.copy() for name, array in arrays.items() if array is not None})
 
     def add(self, state: Array, mask: Array | None, weight: float = 1.0) -> None:
         """Adds one device. `state` is zero wherever `mask` (over the prunable slice) is false; None: all are kept."""
@@ -77,6 +82,13 @@ class MaskedSum:
         """
         self.add(state, mask, weight)
 
+    def leave_out(self, frozen: Array, weight: float) -> None:
+        """Takes entries out of the count of a device that is in the sum already, with zeros there.  [num_state] bool"""
+        if self.frozen_weight is None or self.frozen_count is None:
+            self.frozen_weight, self.frozen_count = np.zeros(len(frozen)), np.zeros(len(frozen), dtype=np.int64)
+        self.frozen_weight += weight * frozen
+        self.frozen_count += frozen
+
     def count(self, weight: float, *, is_dense: bool) -> None:
         """Counts a device that is in the arrays already."""
         self.all_weight += weight
@@ -96,6 +108,11 @@ class MaskedSum:
         self.all_count += other.all_count
         self.dense_weight += other.dense_weight
         self.dense_count += other.dense_count
+        if other.frozen_weight is not None and other.frozen_count is not None:
+            if self.frozen_weight is None or self.frozen_count is None:
+                self.frozen_weight, self.frozen_count = np.zeros_like(self.total), np.zeros_like(other.frozen_count)
+            self.frozen_weight += other.frozen_weight
+            self.frozen_count += other.frozen_count
 
     def _masked_weight(self) -> Array:
         return self.masked_count.astype(np.float64) if self.masked_weight is None else self.masked_weight
@@ -103,18 +120,31 @@ class MaskedSum:
     @property
     def kept_by(self) -> Array:
         """Number of devices that kept each prunable weight: Γ of the paper.  [num_prunable]"""
-        return self.masked_count + self.dense_count
+        kept_by = self.masked_count + self.dense_count
+        return kept_by if self.frozen_count is None else kept_by - self.frozen_count[self.prunable]
+
+    @property
+    def sent_by(self) -> Array:
+        """Number of devices that sent each entry.  [num_state]"""
+        sent_by = np.full(len(self.total), self.all_count)
+        if self.frozen_count is not None:
+            sent_by -= self.frozen_count
+        sent_by[self.prunable] = self.kept_by
+        return sent_by
 
     @property
     def weight(self) -> Array:
         """Σ c_n m_n of every entry.  [num_state]"""
         weight = np.full(len(self.total), self.all_weight)
         weight[self.prunable] = self._masked_weight() + self.dense_weight
+        if self.frozen_weight is not None:  # exactly zero where no device is left, whatever the rounding
+            weight = np.where(self.sent_by > 0, weight - self.frozen_weight, 0.0)
         return weight
 
     def mean(self, previous: Array) -> Array:
         """Eq. (12). Differs from it where no device kept a weight: the edge keeps its previous value, not 0/0."""
-        if self.dense_count == self.all_count and self.all_weight > 0.0:  # one number serves
+        is_dense = self.dense_count == self.all_count and self.frozen_weight is None
+        if is_dense and self.all_weight > 0.0:  # one number serves
             return (self.total / self.all_weight).astype(previous.dtype)
         weight = self.weight
         mean = np.divide(self.total, weight, out=previous.astype(np.float64), where=weight > 0.0)

@@ -71,8 +71,7 @@ class Predicted(Aggregation):
         mean = total.mean(previous)
         if total.all_weight <= 0.0:
             return mean
-        kept_by = np.full(len(previous), total.all_count)
-        kept_by[total.prunable] = total.kept_by
+        kept_by = total.sent_by
         share = total.weight / total.all_weight
         damping = share + (1.0 - share) * kept_by / (kept_by + total.disagreement(previous))
         before = previous.astype(np.float64)

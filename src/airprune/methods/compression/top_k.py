@@ -1,4 +1,8 @@
-"""The largest entries of the update with their places; with error feedback, the rest is sent later (Mem-SGD)."""
+"""The largest entries of the update with their places; with error feedback, the rest is sent later (Mem-SGD).
+
+Where places would cost more than the entries that they save, all entries are sent without: never more bits than a whole
+update has.
+"""
 
 from __future__ import annotations
 
@@ -63,14 +67,23 @@ class TopK(Remembering):
     def line(self, wire: Wire) -> tuple[float, float]:
         """With a share, k ≤ share · n + (1 − share), because at least one entry is sent."""
         if self.share is None:
-            return 0.0, self.num_sent(wire.num_weights) * entry_bits(wire)
+            return 0.0, self.message_bits(wire, wire.num_weights)
+        if self.share * entry_bits(wire) >= wire.value_bits:
+            return wire.value_bits, 0.0
         return self.share * entry_bits(wire), (1.0 - self.share) * entry_bits(wire)
 
     def message_bits(self, wire: Wire, num_weights: int) -> float:
-        return self.count_sent(wire, num_weights) * entry_bits(wire)
+        whole_bits = num_weights * wire.value_bits
+        if self._sends_all(wire, num_weights):
+            return whole_bits
+        return min(self.count_sent(wire, num_weights) * entry_bits(wire), whole_bits)
 
     def encode(self, wire: Wire, values: Array, starts: Array, rng: Generator) -> Message:
         """The k largest |values|, of equal ones those with the lowest index; NaN counts as larger than anything."""
+        if self._sends_all(wire, values.size):
+            with np.errstate(over="ignore"):
+                payload = values.astype(value_format(wire)).tobytes()
+            return Message(payload, self.message_bits(wire, values.size), values.size)
         index = largest(values, self.count_sent(wire, values.size))
         with np.errstate(over="ignore"):
             stored = values[index].astype(value_format(wire))
@@ -80,6 +93,9 @@ class TopK(Remembering):
     def decode(self, wire: Wire, message: Message, starts: Array) -> Array:
         count, width = self.count_sent(wire, message.num_weights), _index_bits(wire)
         stored = np.dtype(value_format(wire))
+        if self._sends_all(wire, message.num_weights):
+            check_length("top-k that sends all", message, message.num_weights * stored.itemsize)
+            return np.frombuffer(message.payload, stored).astype(np.float64)
         value_bytes = count * stored.itemsize
         check_length(f"top-{count}", message, value_bytes + num_bytes(count * width))
         index = unpack(message.payload[value_bytes:], width, count)
@@ -88,6 +104,11 @@ class TopK(Remembering):
         values = np.zeros(message.num_weights)
         values[index] = np.frombuffer(message.payload[:value_bytes], stored)
         return values
+
+    def _sends_all(self, wire: Wire, num_weights: int) -> bool:
+        """Returns whether values and places of k entries would take as many bytes as all values."""
+        stored_bits = 8 * np.dtype(value_format(wire)).itemsize
+        return self.count_sent(wire, num_weights) * (stored_bits + _index_bits(wire)) >= num_weights * stored_bits
 
     def exact(self, wire: Wire) -> bool:
         return self.count_sent(wire, wire.num_weights) == wire.num_weights and value_format(wire) == "<f8"

@@ -33,6 +33,8 @@ class SubModel:
       report: arrays to be summed over all devices of the round, e.g. scores; declared by `reported`.
       collect: which power of the dense gradient is summed over the steps, as the `gradient_sum` of the `LocalRun`; 0
         for none.
+      first_trained: number of the lowest layer that is trained, in the model's order (`Tensor.layer`). Below it nothing
+        moves in this round, biases and buffers included, and no backward pass is computed.
     """
 
     sent: Array | None = None
@@ -47,6 +49,7 @@ class SubModel:
     units: tuple[Array, ...] | None = None
     report: Mapping[str, Array] = field(default_factory=dict)
     collect: int = 0
+    first_trained: int = 0
 
 
 WHOLE = SubModel()
@@ -157,6 +160,7 @@ class Charges:
 
     Attributes:
       uplink_bits: per device that sends fewer than all weights, e.g. which ones they are.
+      index_bits: per kept weight, if a list of positions may take the place of `uplink_bits` where it is shorter.
       always_bits: per device, whatever it sends.
       late_bits: per device, sent beside the weights whatever the deadline: on the clock, but not in the plan.
       probe: whether the device computes one more minibatch on the whole model.
@@ -165,11 +169,17 @@ class Charges:
     """
 
     uplink_bits: float = 0.0
+    index_bits: float = np.inf
     always_bits: float = 0.0
     late_bits: float = 0.0
     probe: bool = False
     dense_gradients: bool = False
     second_pass: SecondPass | None = None
+
+    def mask_bits(self, kept: Array) -> Array:
+        """Bits that say which weights are sent, if these are so many and not all: a bitmap or a list of positions."""
+        with np.errstate(invalid="ignore"):  # 0 · ∞
+            return np.fmin(self.uplink_bits, kept * self.index_bits)
 
     @property
     def beside_bits(self) -> float:
@@ -178,6 +188,12 @@ class Charges:
 
 
 FREE = Charges()
+
+
+def own_mask(shape: ModelShape) -> Charges:
+    """Charges of a mask that a device chooses: min(W_f, K ⌈log2 W_f⌉) bits, a bitmap or a list of K positions."""
+    prunable = shape.prunable_weights
+    return Charges(uplink_bits=float(prunable), index_bits=float(max(prunable - 1, 1).bit_length()))
 
 
 def as_prepared(view: RoundView, shared: Array | None) -> Array:
@@ -214,6 +230,10 @@ class Masking(LocalComponent):
     def charges(self, round_index: int, shape: ModelShape, value_bits: float) -> Charges:
         """Returns what planner and clock add in a round."""
         return FREE
+
+    def fully_charged(self) -> Masking:
+        """Returns the same masking with every cost charged that its options could leave out."""
+        return self
 
     def prepare(self, view: RoundView, values: Values) -> tuple[Array | None, Values]:
         """Returns an array for all devices, and the run's slots as they change; in the driver, after planning."""

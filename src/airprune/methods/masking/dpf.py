@@ -1,22 +1,43 @@
-"""Dynamic pruning with feedback: the forward pass uses the largest weights, the step moves all of them.
+"""Dynamic pruning with feedback (Lin et al.): w ← w − η ∇F(m ⊙ w), m the largest |w|, chosen anew every few steps.
 
-A pruned weight that keeps being pushed grows until it is used again. In a federation a device sends what it uses at the
-end of its steps and keeps the rest to itself: next time it starts from the edge's values of what it sent and from its
-own values of the rest. The mask is chosen anew at the first of every few steps of a round.
+The forward pass uses the largest weights, the step moves all of them: a pruned weight that keeps being pushed grows
+until it is used again. Local steps are the source's, on every device. Its one dense w becomes, in a federation,
+  uploads = "kept"  the devices': each sends the weights that it uses after its steps and keeps the rest to itself; next
+                    time it starts from the edge's values of what it sent and from its own values of the rest
+  uploads = "all"   the servers': devices receive and send dense weights, which costs the bits of the whole model and
+                    misses a deadline that needs pruning; all use as many weights as the slowest one's deadline allows
+The mask is chosen at the first of every few steps of a round. The model is used, and evaluated, with its largest
+weights alone: as many as the device that used the most, and only weights that have been sent.
 """
 
 from __future__ import annotations
+
+from dataclasses import replace
+from typing import Literal
 
 import numpy as np
 from pydantic import Field
 
 from airprune.components.component import ModelShape, Owner, Slot, prunable_weights
-from airprune.methods.masking.base import Array, Charges, DeviceView, Masking, RoundView, SubModel, Values
+from airprune.methods.masking.base import (
+    FREE,
+    Array,
+    Charges,
+    DeviceView,
+    Masking,
+    RoundView,
+    SubModel,
+    Values,
+    own_mask,
+)
+from airprune.methods.masking.common import count_slot
 from airprune.methods.masking.core.masks import choose_mask
 from airprune.methods.objectives.base import LocalRun, Memory
+from airprune.methods.outcome import Outcome
 from airprune.settings.section import Count, Ratio
 
 OWN, UNSENT = "dpf.own", "dpf.unsent"
+USED, SENT = "dpf.used", "dpf.sent"
 
 
 def sparsity_at(final: float, progress: float) -> float:
@@ -31,54 +52,100 @@ def scheduled(view: RoundView, sparsity: float, until: int) -> Array:
     return np.minimum(view.keep, max(wanted, view.shape.layers.num_rows))
 
 
-def used(weights: Array, view: DeviceView) -> Array:
+def used(weights: Array, keep: int, shape: ModelShape) -> Array:
     """The largest weights."""
-    return choose_mask(np.abs(weights), keep=view.keep, layers=view.shape.layers)
+    return choose_mask(np.abs(weights), keep=keep, layers=shape.layers)
 
 
 class Dpf(Masking):
     """Sparse forward passes, dense steps."""
 
     name = "dpf"
-    summary = "dynamic pruning with feedback: sparse forward pass, dense steps; unsent weights stay local"
+    summary = "dynamic pruning with feedback: sparse forward pass, dense steps"
     source = "after Lin et al.; the federated form is own"
 
     every: Count = Field(default=16, description="local steps between two masks")
     sparsity: Ratio = Field(default=0.0, description="final sparsity, where the deadline needs less")
     until: Count = Field(default=25, description="edge rounds until it is reached")
+    uploads: Literal["kept", "all"] = Field(
+        default="kept",
+        description="weights used after the last step, the others stay on the device; or all weights, at dense cost",
+    )
 
     def slots(self, shape: ModelShape) -> tuple[Slot, ...]:
-        """The device's own values, and which weights they are of: those that it did not send."""
+        """The most weights that a device used, and which were ever sent; a device's own values of those it kept."""
+        found = (count_slot(USED), Slot(name=SENT, owner=Owner.RUN, shape=prunable_weights, dtype="|b1"))
+        if self.uploads == "all":
+            return found
         return (
             Slot(name=OWN, owner=Owner.DEVICE, shape=prunable_weights),
             Slot(name=UNSENT, owner=Owner.DEVICE, shape=prunable_weights, dtype="|b1"),
+            *found,
         )
 
     def charges(self, round_index: int, shape: ModelShape, value_bits: float) -> Charges:
-        """A bitmap, and gradients of all weights."""
-        return Charges(uplink_bits=float(shape.prunable_weights), dense_gradients=True)
+        """A mask where a part is sent, and gradients of all weights."""
+        return replace(own_mask(shape) if self.uploads == "kept" else FREE, dense_gradients=True)
+
+    def prepare(self, view: RoundView, values: Values) -> tuple[Array | None, Values]:
+        """Returns the number of weights that all devices use, if they send all."""
+        counts = scheduled(view, self.sparsity, self.until)
+        if not counts.size:
+            return None, values
+        if self.uploads == "kept":
+            return None, values | {USED: np.array([counts.max()])}
+        return np.array([counts.min()]), values | {USED: np.array([counts.min()])}
 
     def counts(self, view: RoundView, shared: Array | None) -> Array:
+        if self.uploads == "all":
+            return np.full_like(view.keep, view.shape.prunable_weights)
         return scheduled(view, self.sparsity, self.until)
 
     def choose(self, view: DeviceView) -> SubModel:
-        unsent = view.memory[UNSENT]
-        start = np.where(unsent, view.memory[OWN], view.weights) if unsent.any() else None
-        if view.keep >= view.shape.prunable_weights:
+        shape, keep, start = view.shape, self._num_used(view), None
+        if self.uploads == "kept" and (unsent := view.memory[UNSENT]).any():
+            start = np.where(unsent, view.memory[OWN], view.weights)
+        if keep >= shape.prunable_weights:
             return SubModel(start=start)
         mask = np.zeros(0, dtype=bool)
 
         def forward(step: int, weights: Array) -> Array:
             nonlocal mask
             if step % self.every == 0:
-                mask = used(weights, view)
+                mask = used(weights, keep, shape)
             return mask
 
-        return SubModel(start=start, forward=forward, sent_after=lambda trained: used(trained, view))
+        if self.uploads == "all":
+            return SubModel(forward=forward)
+        return SubModel(start=start, forward=forward, sent_after=lambda trained: used(trained, keep, shape))
 
     def finish(self, run: LocalRun, memory: Memory) -> Values:
+        if self.uploads == "all":
+            return {}
         view = run.view
         trained = run.trained[view.shape.prunable]
-        unsent = ~used(trained, view)
+        unsent = ~used(trained, view.keep, view.shape)
         own = view.memory[OWN]
         return {OWN: np.where(unsent, trained, 0.0).astype(own.dtype), UNSENT: unsent}
+
+    def after_edge_round(self, outcome: Outcome, values: Values) -> Values:
+        return {SENT: values[SENT] | outcome.held[outcome.view.shape.prunable]}
+
+    def evaluated(self, shape: ModelShape, model: Array, values: Values) -> Array:
+        """Returns the model with the largest weights that were sent; the initial model whole."""
+        most, sent, sizes = int(values[USED][0]), values[SENT], np.abs(model[shape.prunable])
+        if most == 0 or not sent.any() or (most >= sizes.size and sent.all()):
+            return model
+        pruned = model.copy()
+        pruned[shape.prunable] *= sent & choose_mask(np.where(sent, sizes, -1.0), keep=most, layers=shape.layers)
+        return pruned
+
+    @property
+    def adapts(self) -> bool:
+        return self.uploads == "kept"
+
+    def _num_used(self, view: DeviceView) -> int:
+        if self.uploads == "kept":
+            return view.keep
+        assert view.shared is not None
+        return int(view.shared[0])

@@ -108,7 +108,7 @@ class FedDrop(WholeUnits):
             mask = sampled_units(graph, view.keep, view.rng) if view.shared is None else view.shared
         return narrowed(graph, mask, (graph.sizes / graph.counts(width)).tolist() if self.scale else None)
 
-    def factors(self, graph: UnitGraph, trained: Array) -> Sequence[float] | None:
+    def factors(self, graph: UnitGraph, trained: Array, values: Values) -> Sequence[float] | None:
         if not self.scale:
             return None
         return [len(stays) / max(1, int(np.count_nonzero(stays))) for stays in graph.kept(trained)]

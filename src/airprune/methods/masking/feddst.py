@@ -1,20 +1,23 @@
 """FedDST: one sparse mask for all; every few rounds each device drops small weights and grows others by their gradient.
 
-The first mask has the largest weights of the initial model, by Erdős–Rényi shares of the layers. In a readjusting round
-a device drops a share of each layer, regrows as many by the size of the gradient of its first minibatch, from zero, and
-trains and sends what it has then, with its mask. The cloud prunes the union to the old size by magnitude.
+The first mask has the largest weights of the initial model, as in the authors' code, or random ones, by Erdős–Rényi
+shares of the layers. In a readjusting round a device drops a share of each layer, regrows as many by the size of the
+gradient of its first minibatch, from zero, and trains and sends what it has then, with its mask. The cloud prunes the
+union to the old size by magnitude.
 """
 
 from __future__ import annotations
 
 import math
+from dataclasses import replace
+from typing import Literal
 
 import numpy as np
 from pydantic import Field
 
 from airprune.components.component import ModelShape, ReportKind, prunable_weights
 from airprune.components.layers import PrunableLayers
-from airprune.methods.masking.base import FREE, Array, Charges, DeviceView, RoundView, SubModel, Values
+from airprune.methods.masking.base import FREE, Array, Charges, DeviceView, RoundView, SubModel, Values, own_mask
 from airprune.methods.masking.common import OneMask, sizes_now, unless_whole
 from airprune.methods.masking.core.masks import largest
 from airprune.methods.objectives.base import LocalRun, Memory
@@ -71,9 +74,13 @@ class FedDst(OneMask):
 
     name = "feddst"
     summary = "dynamic sparse training: devices prune and regrow one sparse mask every few rounds"
-    source = "FedDST (Bibikar et al.), with a shorter schedule"
+    source = "after FedDST (Bibikar et al.), rules of the authors' code"
     mask = MASK
 
+    first: Literal["magnitude", "random"] = Field(
+        default="magnitude",
+        description="weights of the first mask within each layer: the largest of the initial model, or random ones",
+    )
     every: Count = Field(default=5, description="edge rounds between two readjustments")
     share: Ratio = Field(
         default=0.5, description="share of each layer's kept weights that the first readjustment would prune and regrow"
@@ -91,15 +98,16 @@ class FedDst(OneMask):
         return (round_index - 1) % self.every == 0 and round_index > 0 and self.share_at(round_index) > 0.0
 
     def charges(self, round_index: int, shape: ModelShape, value_bits: float) -> Charges:
-        """A readjustment costs a minibatch and a bitmap."""
+        """A readjustment costs a minibatch and a mask."""
         if not self.readjusts(round_index):
             return FREE
-        return Charges(uplink_bits=float(shape.prunable_weights), probe=True)
+        return replace(own_mask(shape), probe=True)
 
     def prepare(self, view: RoundView, values: Values) -> tuple[Array | None, Values]:
         keep, layers = int(view.keep.min()), view.shape.layers
         if view.round_index == 0:
-            values = {**values, MASK: by_layer(sizes_now(view), keep, layers)}
+            scores = sizes_now(view) if self.first == "magnitude" else view.run_rng().random(layers.num_weights)
+            values = {**values, MASK: by_layer(scores, keep, layers)}
         mask = values[MASK]
         if np.count_nonzero(mask) > keep:
             mask = by_layer(np.where(mask, sizes_now(view), -1.0), keep, layers)

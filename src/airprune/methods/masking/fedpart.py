@@ -1,7 +1,8 @@
-"""FedPart: after some rounds of the whole model, one layer at a time is trained and sent for some rounds, in cycles.
+"""FedPart: some rounds of the whole model, then one layer at a time is trained and sent for some rounds; in cycles.
 
-The layers that take turns are the prunable ones; weights that are never pruned are trained in every round. Turns do not
-ask whether a layer fits: where it does not, the round misses the deadline.
+The layers that take turns, from the first to the last, are the prunable ones: with model.prunable = ["*"] all of them,
+convolutions too. What is never pruned, biases among it, is trained in every round. Turns do not ask whether a layer
+fits: where it does not, the round misses the deadline.
 """
 
 from __future__ import annotations
@@ -27,15 +28,16 @@ class FedPart(FedPt):
     whole_units: ClassVar[bool] = True
 
     warm_up: Annotated[int, Field(ge=0, le=MAX_COUNT)] = Field(
-        default=5, description="edge rounds in which the whole model is trained first"
+        default=5, description="edge rounds in which the whole model is trained, before the first turn of every cycle"
     )
     rounds_each: Count = Field(default=2, description="edge rounds for which a layer is trained")
 
     def prepare(self, view: RoundView, values: Values) -> tuple[Array | None, Values]:
         """The layer whose turn it is."""
-        done, layers = view.round_index - self.warm_up, view.shape.layers
+        layers = view.shape.layers
+        done = view.round_index % (self.warm_up + self.rounds_each * len(layers)) - self.warm_up
         if done < 0:
             return None, values
         mask = np.zeros(layers.num_weights, dtype=bool)
-        mask[layers.layers[done // self.rounds_each % len(layers)].span] = True
+        mask[layers.layers[done // self.rounds_each].span] = True
         return mask, values

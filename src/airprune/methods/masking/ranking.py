@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Literal
 
 import numpy as np
 from pydantic import Field, field_validator
 
 from airprune.components.component import ModelShape
-from airprune.methods.masking.base import Array, Charges, DeviceView, Masking
+from airprune.methods.masking.base import FREE, Array, Charges, DeviceView, Masking, own_mask
 from airprune.methods.masking.core.importance import IMPORTANCES, Probe
 from airprune.methods.masking.core.masks import choose_mask, mask_of_moves
 from airprune.methods.masking.core.structured import choose_units, structured_count, unit_keep_for
@@ -22,7 +23,10 @@ class Ranking(Masking):
     scope: Literal["global", "layer"] = Field(default="global", description="rank all weights, or each layer's")
     structure: Literal["weights", "neurons"] = Field(default="weights", description="neurons is Eq. (3)")
     count_probe: bool = Field(default=False, description="add the probe minibatch to the compute time")
-    count_mask_bits: bool = Field(default=False, description="add one bit per prunable weight to the upload")
+    count_mask_bits: bool = Field(
+        default=False,
+        description="add the mask to the upload: a bit per prunable weight, or a list of positions if that is shorter",
+    )
 
     @field_validator("importance")
     @classmethod
@@ -40,8 +44,14 @@ class Ranking(Masking):
         return np.array([whole.get(k, 0) for k in budget.tolist()])
 
     def charges(self, round_index: int, shape: ModelShape, value_bits: float) -> Charges:
-        mask_bits = shape.prunable_weights if self.count_mask_bits else 0
-        return Charges(uplink_bits=float(mask_bits), probe=self.count_probe)
+        charges = own_mask(shape) if self.count_mask_bits else FREE
+        return replace(charges, probe=self.count_probe)
+
+    def fully_charged(self) -> Ranking:
+        """Charges the mask's bits, and the probe minibatch if the importance reads one."""
+        importance = IMPORTANCES[self.importance]
+        probes = importance.needs_gradient or importance.needs_loss
+        return self.model_copy(update={"count_probe": probes, "count_mask_bits": True})
 
     @property
     def whole_units(self) -> bool:

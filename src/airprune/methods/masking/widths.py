@@ -86,11 +86,11 @@ class WholeUnits(Masking):
         graph, used = graph_of(shape), model.copy()
         weights = used[shape.prunable]
         weights[~trained] = 0.0
-        if (factors := self.factors(graph, trained)) is not None:
+        if (factors := self.factors(graph, trained, values)) is not None:
             weights *= graph.leaving(factors)
         return used
 
-    def factors(self, graph: UnitGraph, trained: Array) -> Sequence[float] | None:
+    def factors(self, graph: UnitGraph, trained: Array, values: Values) -> Sequence[float] | None:
         """Returns how many times the activations of each group count where only these weights are trained; None: once.
 
         Agrees with the factors with which they trained, and is 1 if all are.

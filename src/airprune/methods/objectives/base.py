@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
@@ -19,7 +20,8 @@ class LocalRun:
       view: what the masking saw when it chose.
       received, trained: flat states before and after.  [num_state]
       learning_rate, num_steps: of the round.
-      loss: mean training loss over the minibatches seen.
+      gradients: ‖a‖₁, the number of steps; more with momentum, by which a gradient enters later steps again.
+      loss, loss_sq: mean training loss over the minibatches seen, and the mean of its square, both by samples.
       num_samples: samples trained on, each counted once per epoch.
       moves: which parameters the steps could change; None for all.  [num_parameters] bool
       gradient_sum: Σ over the steps of the gradient, or of its square, before anything is masked, of all parameters;
@@ -31,8 +33,10 @@ class LocalRun:
     trained: Array
     learning_rate: float
     num_steps: int
+    gradients: float
     loss: float
     num_samples: int
+    loss_sq: float = math.nan
     moves: Array | None = None
     gradient_sum: Array | None = None
 
@@ -42,7 +46,7 @@ class Objective(LocalComponent):
 
     Attributes:
       broadcast: slots of the cloud that devices receive: `adjust` and `finish` find them in the memory.
-      plain_steps: whether it is defined for SGD without momentum alone.
+      plain_steps: whether it is defined for SGD alone, with momentum or without.
     """
 
     broadcast: ClassVar[tuple[str, ...]] = ()

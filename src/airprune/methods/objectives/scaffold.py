@@ -5,7 +5,11 @@
     at the cloud:         c ← c + 1/N Σ (c_n⁺ − c_n)
 
 On a tree, c is the cloud's: devices report c_n⁺ − c_n to their edges, which add them up over the edge rounds of a
-global round; w_received is the edge's model. Only plain SGD steps make c_n⁺ the mean gradient, so momentum is refused.
+global round; w_received is the edge's model.
+
+The source has no momentum: S is the number of local steps. With momentum a gradient enters the update with more than
+one η, and S is the sum ‖a‖₁ of these factors, as in FedNova: c_n⁺ is still a mean of the device's gradients. Adam's
+steps are no sums of gradients, and are refused.
 """
 
 from __future__ import annotations
@@ -42,7 +46,7 @@ class Scaffold(Objective):
         """c_n⁺; what could not move keeps its c_n."""
         own = memory[OWN]
         before, after = run.received[: own.size].astype(np.float64), run.trained[: own.size]
-        new = own - memory[COMMON] + (before - after) / (run.learning_rate * run.num_steps)
+        new = own - memory[COMMON] + (before - after) / (run.learning_rate * run.gradients)
         if run.moves is not None:
             new = np.where(run.moves, new, own)
         return {OWN: new.astype(own.dtype)}

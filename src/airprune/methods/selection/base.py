@@ -10,7 +10,7 @@ from functools import cached_property
 
 import numpy as np
 
-from airprune.components.component import Array, Component
+from airprune.components.component import Array, LocalComponent
 from airprune.planning import Plan
 from airprune.planning.edges import EdgeGroups
 
@@ -53,7 +53,7 @@ def known_rates(device: Array, rate_bps: Array) -> Callable[[Array], Array]:
     return lambda wanted: rate_bps[np.searchsorted(device, wanted)]
 
 
-class Selection(Component):
+class Selection(LocalComponent):
     """One client selection. What is not overridden drops no device, ends no round early and keeps no state."""
 
     @abstractmethod

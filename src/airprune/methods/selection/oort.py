@@ -1,10 +1,14 @@
 """Oort: devices of high utility and short rounds are selected again; the other places go to untried devices.
 
-    U = D · loss                                                        utility of a device's last upload
+    U = D √(mean loss²)                                                 utility of a device's last upload
     score = (min(U, U_95) − 0.999 min U) / range + √(0.1 ln t / t_last)
             × (T / duration)^α  if it takes longer than T               T: a percentile of all durations
 
 The pacer raises that percentile when utility stands still and lowers it when it jumps.
+
+Differs from the source: the mean is over minibatches, weighted by their samples, since kernels return the mean loss of
+a minibatch; with minibatches of one sample it is the source's. It is over all local steps of the round; the authors'
+code takes a moving average over the first pass.
 """
 
 from __future__ import annotations
@@ -13,6 +17,7 @@ import numpy as np
 from pydantic import Field
 
 from airprune.components.component import ModelShape, Owner, Slot, Values, per_device
+from airprune.methods.objectives.base import LocalRun, Memory
 from airprune.methods.outcome import Outcome
 from airprune.methods.selection.base import Array, Candidates, number_of
 from airprune.methods.selection.random_share import ShareSelection
@@ -20,6 +25,8 @@ from airprune.settings.section import Count, NonNegative, Ratio
 
 UTILITY, LAST, DURATION = "oort.utility", "oort.last_round", "oort.duration_s"
 PERCENTILE, GAINS = "oort.percentile", "oort.gains"
+# Before a device's number: its report of the mean square of its losses.
+LOSS_SQ = "oort.loss_sq/"
 _CLIP = 0.95  # quantile beyond which utilities count equally
 _FLAT, _JUMP = 0.1, 5.0  # changes of utility between two windows at which the pacer moves
 _SMALL = 1e-4
@@ -129,8 +136,12 @@ class Oort(ShareSelection):
         return float(max(self.explore * self.explore_decay**t, self.explore_least))
 
     def upload_bits(self, shape: ModelShape, value_bits: float) -> float:
-        """The training loss."""
+        """The mean square of the losses."""
         return 64.0
+
+    def report(self, run: LocalRun, before: Memory, after: Memory) -> Values:
+        """Reports the mean square of the device's losses, under its number."""
+        return {f"{LOSS_SQ}{run.view.device}": np.array([run.loss_sq])}
 
     def after_edge_round(self, outcome: Outcome, values: Values) -> Values:
         """Stores U, round and duration of the devices that arrived; then moves the pacer."""
@@ -138,7 +149,7 @@ class Oort(ShareSelection):
         arrived = outcome.device[outcome.arrived]
         utility, last, duration_s = (memory[name].copy() for name in (UTILITY, LAST, DURATION))
         exploited = arrived[last[arrived] > 0]
-        utility[arrived] = (outcome.num_samples * outcome.loss)[outcome.arrived]
+        utility[arrived] = (outcome.num_samples * _rms_loss(outcome))[outcome.arrived]
         duration_s[arrived] = outcome.latency_s[outcome.arrived]
         last[arrived] = t
         gain = float(utility[exploited].mean()) if len(exploited) else 0.0
@@ -157,3 +168,9 @@ class Oort(ShareSelection):
             elif change >= _JUMP * past:
                 percentile = max(self.pacer_step, percentile - self.pacer_step)
         return percentile, np.array([present, 0.0])
+
+
+def _rms_loss(outcome: Outcome) -> Array:
+    """√(mean loss²) of each selected device; its mean loss where none is reported, as in rounds without training."""
+    found = [outcome.sums.get(f"{LOSS_SQ}{number}") for number in outcome.device.tolist()]
+    return np.array([loss if own is None else np.sqrt(own[0]) for own, loss in zip(found, outcome.loss, strict=True)])

@@ -19,6 +19,8 @@ TOPOLOGIES: Registry[type[Topology]] = Registry(
         "d2d": "airprune.methods.topology.d2d:D2d",
         "lan": "airprune.methods.topology.lan:Lan",
         "tiers": "airprune.methods.topology.tiers:Tiers",
+        "k-of-n": "airprune.methods.topology.arrivals:KOfN",
+        "buffered": "airprune.methods.topology.arrivals:Buffered",
         "ensemble": "airprune.methods.topology.ensemble:Ensemble",
     },
 )

@@ -16,7 +16,7 @@ from typing import ClassVar, Literal
 import numpy as np
 from pydantic import Field
 
-from airprune.components.component import Array, Component
+from airprune.components.component import Array, Component, Values
 from airprune.errors import InvalidValue
 from airprune.methods.topology.relay import Relay, RelayView
 from airprune.planning.problem import PlanProblem
@@ -109,6 +109,23 @@ class Tree:
             above = self.levels[below - 1].num_nodes
             total = np.bincount(self.levels[below].parent, total, minlength=above)
         return total
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class DueView:
+    """A timed round as the topology sees it before it says who delivers.  Arrays [num_selected]
+
+    Attributes:
+      device, edge: of the selected devices, ascending.
+      latency_s: how long each takes that begins now; NaN if it does not arrive.
+      round_index: edge rounds since the start.
+    """
+
+    device: Array
+    edge: Array
+    latency_s: Array
+    deadline_s: float
+    round_index: int
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -218,16 +235,18 @@ class Topology(Component):
         """Returns T_th of each device of a plan problem, where they differ; None: they do not.  [num_devices]"""
         return None
 
-    def due(self, latency_s: Array, edge: Array, deadline_s: float, round_index: int) -> Due | None:
-        """Returns which devices deliver now; None: all do. Not together with `relay`.
+    def due(self, view: DueView, values: Values) -> tuple[Due | None, Values]:
+        """Returns which devices deliver now, None for all, and its slots as they change. Not together with `relay`.
 
-        Devices that started from different models are averaged apart, then these averages equally. Needs the slot
+        Devices that started from different models are averaged apart, then combined by `part_weights`. Needs the slot
         `HISTORY`: the models with which the last rounds of each edge began, the latest first.
+        """
+        return None, {}
 
-        Args:
-          latency_s: how long each device of the round takes, NaN if it does not arrive.
-          edge: which edge serves it.
-          round_index: edge rounds since the start.
+    def part_weights(self, lag: Array, num_devices: Array) -> Array | None:
+        """Returns ω of each part of an edge's devices that began `lag` rounds ago: w ← w + Σ ω (w_part − its start).
+
+        None: the edge's model becomes the mean of the parts' models, each counted once.  [num_parts]
         """
         return None
 

@@ -64,7 +64,7 @@ class Fog(Topology):
 
     name = "fog"
     summary = "one of the edges, chosen by latency and workload, averages for all"
-    source = "FogFL (Saha, Misra, Deb), its choice of the aggregating node"
+    source = "after FogFL (Saha, Misra, Deb): its choice of the aggregating node"
     fully_open: ClassVar = {}
 
     alpha: Ratio = Field(default=0.5, description="weight of latency; workload has 1 − alpha")

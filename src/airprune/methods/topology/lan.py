@@ -65,7 +65,7 @@ class Lan(Topology):
             rate_bps = view.cloud_rate_bps()
             best_bps = np.array([rate_bps[view.edge == lan].max() for lan in lans])
             latency_s = float(np.sum(view.model_bits / best_bps))
-            energy_j = len(lans) * view.radio.transmit_power_w * latency_s
+            energy_j = len(lans) * (view.radio.transmit_power_w / view.radio.amplifier_efficiency) * latency_s
         up = RootRound(
             latency_s=latency_s,
             uploaded_weights=len(lans) * view.num_weights,

@@ -12,8 +12,8 @@ from typing import Annotated, ClassVar
 import numpy as np
 from pydantic import Field
 
-from airprune.components.component import ModelShape, Owner, Slot
-from airprune.methods.topology.base import HISTORY, Array, Due, WiredTopology
+from airprune.components.component import ModelShape, Owner, Slot, Values
+from airprune.methods.topology.base import HISTORY, Array, Due, DueView, WiredTopology
 from airprune.planning.problem import PlanProblem
 from airprune.wireless.latency import device_latency_s
 
@@ -54,16 +54,18 @@ class Tiers(WiredTopology):
         share = np.minimum(whole_s / problem.deadline_s, 1.0)
         return problem.deadline_s * tier_of(share, 1.0 / self.tiers) / self.tiers
 
-    def due(self, latency_s: Array, edge: Array, deadline_s: float, round_index: int) -> Due:
+    def due(self, view: DueView, values: Values) -> tuple[Due, Values]:
         """Returns the tiers due; where the slowest device misses the deadline, ΔT is a part of its time instead."""
+        latency_s, edge, deadline_s = view.latency_s, view.edge, view.deadline_s
         period_s = np.full(len(edge), deadline_s / self.tiers)
         for k in np.unique(edge).tolist():
             slowest_s = np.nanmax(latency_s[edge == k], initial=deadline_s)
             period_s[edge == k] = slowest_s / self.tiers
         tier = tier_of(np.where(np.isnan(latency_s), 0.0, latency_s), period_s)
-        return Due(
-            delivers=(round_index + 1) % tier == 0,
+        due = Due(
+            delivers=(view.round_index + 1) % tier == 0,
             lag=tier - 1,
             period_s=period_s,
-            begins=round_index % tier == 0,
+            begins=view.round_index % tier == 0,
         )
+        return due, {}

@@ -3,6 +3,7 @@
 base      what a kernel is
 native    the paper's CNN in C
 autograd  `torch`: any torch module
+partial   a part of a torch module: what is frozen, and where it is cut
 stacked   the same of many models at once
 layers    what such a stack is made of
 devices   what torch can compute on besides the CPU

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -10,8 +11,9 @@ import torch.nn.functional as F
 
 from airprune.errors import InvalidValue
 from airprune.models.catalogue import FlatModel
-from airprune.models.kernels.base import Gradient, Kernel, Stacked
+from airprune.models.kernels.base import Features, Gradient, Kernel, Stacked, TrainedPart
 from airprune.models.kernels.devices import ACCELERATORS, Twin
+from airprune.models.kernels.partial import Cut, Frozen, cut
 from airprune.models.layout import LocalModel
 from airprune.models.losses import CROSS_ENTROPY, LOSSES
 from airprune.models.losses.base import Loss
@@ -47,6 +49,8 @@ class MinibatchLoss:
         self.x, self.y = (in_precision(tensor_of(array), model.state.dtype) for array in (x, y))
         if self.twin is not None:
             self.x, self.y = self.x.to(self.twin.device), self.y.to(self.twin.device)
+        self._frozen: dict[tuple[object, ...], Frozen] = {}
+        self._cuts: dict[int, Cut | None] = {}
 
     def __call__(self, batch: Array) -> torch.Tensor:
         index = self.index(batch)
@@ -58,11 +62,12 @@ class MinibatchLoss:
 
     def outputs(self, batch: Array) -> torch.Tensor:
         """Returns the model's scores of these samples, before the softmax.  [num_samples, num_classes]"""
-        x = self.x[self.index(batch)]
-        if x.dim() == 4:
-            x = x.contiguous(memory_format=torch.channels_last)
-        outputs: torch.Tensor = (self.twin or self.model).module(x)
+        outputs: torch.Tensor = (self.twin or self.model).module(self.inputs(batch))
         return outputs
+
+    def inputs(self, batch: Array) -> torch.Tensor:
+        x = self.x[self.index(batch)]
+        return x.contiguous(memory_format=torch.channels_last) if x.dim() == 4 else x
 
     def value(self, batch: Array) -> float:
         with torch.no_grad():
@@ -73,21 +78,78 @@ class MinibatchLoss:
             self.twin.give()
             return value
 
-    def gradient(self, batch: Array) -> float:
-        """Leaves ∇F in the model's gradient; returns F."""
+    def gradient(self, batch: Array, part: TrainedPart | None = None) -> float:
+        """Leaves ∇F in the model's gradient, of a part alone if there is one; returns F."""
+        if part is not None:
+            with self._frozen_by(part).held():
+                return self._gradient(batch, part.features)
+        return self._gradient(batch, None)
+
+    def _gradient(self, batch: Array, features: Features | None) -> float:
         home = self.twin or self.model
         if self.twin is not None:
             self.twin.take()
         home.gradient.zero_()
-        loss = self(batch)
+        loss = self(batch) if features is None else self._above(batch, features)
         loss.backward()
         if self.twin is not None:
             self.twin.give()
         return loss.item()
 
+    def _above(self, batch: Array, features: Features) -> torch.Tensor:
+        """F from the features of these samples."""
+        found, values = features.values
+        outputs = found.above(self.gathered(values, features.places(batch)))
+        return self.loss.mean(outputs, self.y[self.index(batch)])
+
+    def gathered(self, values: torch.Tensor, places: Array) -> torch.Tensor:
+        """Returns a copy of the features at these places, laid out as inputs are."""
+        found = values[self.index(places)]
+        return found.contiguous(memory_format=torch.channels_last) if found.dim() == 4 else found
+
+    def keep_features(
+        self, part: TrainedPart, samples: Array, most_bytes: int, *, batch_size: int = 128
+    ) -> TrainedPart:
+        """Returns the part with features of all of these samples, if they fit and the module can be cut there."""
+        if part.first_trained not in self._cuts:
+            module = (self.twin or self.model).module
+            self._cuts[part.first_trained] = cut(module, self.model.parts, part.first_trained)
+        found = self._cuts[part.first_trained]
+        if found is None:
+            return part
+        with torch.no_grad(), self._frozen_by(part).held():
+            if self.twin is not None:
+                self.twin.take()
+            one = found.below(self.inputs(samples[:1]))
+            if not isinstance(one, torch.Tensor) or len(one) != 1 or one.nbytes * len(samples) > most_bytes:
+                return part
+            pieces = [samples[start : start + batch_size] for start in range(0, len(samples), batch_size)]
+            values = torch.cat([found.below(self.inputs(piece)) for piece in pieces])
+        return replace(part, features=Features(samples, (found, values)))
+
+    def _frozen_by(self, part: TrainedPart) -> Frozen:
+        key = part.tensors, part.first_trained
+        if key not in self._frozen:
+            self._frozen[key] = Frozen((self.twin or self.model).module, self.model.parts, part)
+        return self._frozen[key]
+
+
+class TorchGradient:
+    """∇F(w, ξ) of a torch module into the gradient of its model."""
+
+    def __init__(self, loss: MinibatchLoss) -> None:
+        self._loss = loss
+        self.keep_features = loss.keep_features
+
+    def __call__(self, batch: Array) -> float:
+        return self._loss.gradient(batch)
+
+    def of_part(self, batch: Array, part: TrainedPart) -> float:
+        return self._loss.gradient(batch, part)
+
 
 def build(model: FlatModel, x: Array, y: Array, *, loss: Loss | None = None, device: str = "cpu") -> Gradient:
-    return MinibatchLoss(model, x, y, loss=loss, device=device).gradient
+    return TorchGradient(MinibatchLoss(model, x, y, loss=loss, device=device))
 
 
 class TorchTeaching:

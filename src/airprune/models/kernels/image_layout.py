@@ -29,6 +29,11 @@ def guard(module: nn.Module) -> None:
                     tensor.data = tensor.data.flatten().view(tensor.shape)
 
 
+def is_guard(hook: object) -> bool:
+    """True for what `guard` hooks into a convolution."""
+    return hook is _channel_by_channel
+
+
 def may_crash(part: nn.Module) -> bool:
     """True for a convolution that may crash with channels last; that depends on image sizes too, which vary."""
     if not isinstance(part, _ConvNd) or part.groups > 1 or max(part.stride) == 1:

@@ -29,16 +29,23 @@ class Stretch(NamedTuple):
     Attributes:
       each: whether products are done row by row.
       alike: whether all have the weights of the stack's last row, so that one copy of them stays in the caches.
+      trained: names of the tensors that they train; None for all that have gradients.
     """
 
     first: int
     stop: int
     each: bool
     alike: bool = False
+    trained: frozenset[str] | None = None
 
     @property
     def rows(self) -> slice:
         return slice(self.first, self.stop)
+
+    def trains(self, place: Place | None) -> bool:
+        if place is None or place.gradients is None:
+            return False
+        return self.trained is None or place.part.name in self.trained
 
     def shares(self, samples: Tensor) -> tuple[Tensor, ...]:
         """The samples of each row."""
@@ -78,22 +85,31 @@ class Layer(ABC):
     def backward(self, gradient: Tensor, stretch: Stretch, *, goes_on: bool) -> Tensor:
         """Leaves the gradients of the layer's parameters; returns that of its input if it goes on."""
 
-    @property
-    def is_trained(self) -> bool:
+    def is_trained(self, stretch: Stretch) -> bool:
+        """True if it has parameters that these rows train."""
         return False
+
+    @property
+    def number(self) -> int:
+        """Number of the layer in the model; -1 if it has no parameters."""
+        return -1
 
 
 class Linear(Layer):
     def __init__(self, weight: Place, bias: Place | None) -> None:
+        self._weight, self._bias = weight, bias
         self._weights, self._weight_gradients = _views(weight)
         self._biases: Tensor | None = None
         self._bias_gradients: Tensor | None = None
         if bias is not None:
             self._biases, self._bias_gradients = _views(bias)
 
+    def is_trained(self, stretch: Stretch) -> bool:
+        return stretch.trains(self._weight) or stretch.trains(self._bias)
+
     @property
-    def is_trained(self) -> bool:
-        return self._weight_gradients is not None or self._bias_gradients is not None
+    def number(self) -> int:
+        return self._weight.part.layer
 
     def forward(self, x: Tensor, stretch: Stretch) -> Tensor:
         weights, num_rows = _of_stretch(self._weights, stretch).transpose(1, 2), stretch.stop - stretch.first
@@ -114,13 +130,13 @@ class Linear(Layer):
         rows = stretch.rows
         num_rows, size = self._x.shape[:2]
         gradient = gradient.view(num_rows, size, -1)
-        if self._weight_gradients is not None:
+        if self._weight_gradients is not None and stretch.trains(self._weight):
             place = self._weight_gradients[rows]
             if is_aligned(place) and not stretch.each:
                 torch.bmm(gradient.transpose(1, 2), self._x, out=place)
             else:
                 place.copy_(_products(gradient.transpose(1, 2), self._x, each=stretch.each))
-        if self._bias_gradients is not None:
+        if self._bias_gradients is not None and stretch.trains(self._bias):
             torch.sum(gradient, 1, out=self._bias_gradients[rows])
         if not goes_on:
             return gradient
@@ -158,9 +174,12 @@ class Convolution(Layer):
         self._settings = layer.stride, layer.padding, layer.dilation, layer.groups
         self._weight, self._bias = weight, bias
 
+    def is_trained(self, stretch: Stretch) -> bool:
+        return stretch.trains(self._weight) or stretch.trains(self._bias)
+
     @property
-    def is_trained(self) -> bool:
-        return self._weight.gradients is not None or (self._bias is not None and self._bias.gradients is not None)
+    def number(self) -> int:
+        return self._weight.part.layer
 
     def forward(self, x: Tensor, stretch: Stretch) -> Tensor:
         self._x = stretch.shares(x.contiguous(memory_format=torch.channels_last))
@@ -180,7 +199,7 @@ class Convolution(Layer):
     def backward(self, gradient: Tensor, stretch: Stretch, *, goes_on: bool) -> Tensor:
         weight, bias = self._weight, self._bias
         stride, padding, dilation, groups = self._settings
-        trains = weight.gradients is not None, bias is not None and bias.gradients is not None
+        trains = stretch.trains(weight), stretch.trains(bias)
         back = []
         for row, (x, share) in enumerate(zip(self._x, stretch.shares(gradient), strict=True), stretch.first):
             values = weight.values(row, stretch)
@@ -198,7 +217,7 @@ class Convolution(Layer):
                 [goes_on, *trains],
             )
             for place, part in ((weight, found[1]), (bias, found[2])):
-                if place is not None and place.gradients is not None:
+                if place is not None and place.gradients is not None and stretch.trains(place):
                     place.row(place.gradients, row).copy_(part)
             back.append(found[0])
         return torch.cat(back) if goes_on else gradient

@@ -26,6 +26,7 @@ from torch.nn import functional as F
 from airprune.models.catalogue import FlatModel
 from airprune.models.kernels import native
 from airprune.models.kernels.autograd import MinibatchLoss
+from airprune.models.kernels.base import TrainedPart
 from airprune.models.kernels.layers import LINE_BYTES, Layer, Place, Stretch, layer_of
 from airprune.models.layout import CnnSizes, LocalModel
 from airprune.models.losses import CROSS_ENTROPY
@@ -134,28 +135,36 @@ class Stack:
         states = _rows(num_rows + 1, model.num_state, model.state.dtype)  # the last one is for rows that are alike
         gradients = _rows(num_rows, model.num_parameters, model.state.dtype, aligned=largest.start)
         places = {part.name: Place.of(part, states, gradients) for part in model.parts}
+        self._places = tuple(places.values())
         self._layers = chain_of(model.module, places)
-        self._first_trained = next(number for number, layer in enumerate(self._layers) if layer.is_trained)
         *own, self._common = states.numpy()
         self.rows = [RowModel(model, state, gradient) for state, gradient in zip(own, gradients.numpy(), strict=True)]
-        self._trials: dict[tuple[int, bool], _Trial] = {}
+        self._trials: dict[tuple[object, ...], _Trial] = {}
 
-    def gradients(self, first: int, batches: Sequence[Array]) -> list[float] | None:
+    def gradients(
+        self, first: int, batches: Sequence[Array], parts: Sequence[TrainedPart] | None = None
+    ) -> list[float] | None:
         """∇F of so many rows from `first` into their `gradient_array`, each on its minibatch; returns F of each.
 
         None: these have to be computed alone.
 
         Args:
           batches: numbers of samples, equally many for each row.
+          parts: what each row trains, all of one kind; None for everything.
         """
         alike = self._are_alike(first, first + len(batches))
-        trial = self._trials.setdefault((len(batches[0]), alike), _Trial())
+        kind = None if parts is None else parts[0].kind
+        trial = self._trials.setdefault((len(batches[0]), alike, kind), _Trial())
         if trial.way is _Way.ALONE:
             return None
-        stretch = Stretch(first, first + len(batches), trial.way is _Way.EACH, alike)
+        trained = None
+        if parts is not None:
+            pairs = zip(self.model.parts, parts[0].tensors, strict=True)
+            trained = frozenset(part.name for part, is_trained in pairs if is_trained)
+        stretch = Stretch(first, first + len(batches), trial.way is _Way.EACH, alike, trained)
         if trial.num_agreed < TRIED_ROWS:
-            return self._tried(stretch, batches, trial)
-        return self._computed(stretch, batches)
+            return self._tried(stretch, batches, parts, trial)
+        return self._computed(stretch, batches, parts)
 
     def _are_alike(self, first: int, stop: int) -> bool:
         """True if all rows have been loaded with one state, which is then in its place; else each is in its own."""
@@ -171,10 +180,10 @@ class Stack:
     def descend(self, row: int, learning_rate: float) -> None:
         self.rows[row].descend(learning_rate)
 
-    def alone(self, row: int, batch: Array) -> float:
+    def alone(self, row: int, batch: Array, part: TrainedPart | None = None) -> float:
         """F of a single row, and ∇F into its `gradient_array`, by autograd."""
         self.model.load(self.rows[row].state_array)
-        loss = self._alone.gradient(batch)
+        loss = self._alone.gradient(batch, part)
         self.rows[row].gradient_array[:] = self.model.gradient_array
         return loss
 
@@ -183,15 +192,22 @@ class Stack:
         self.model.load(self.rows[row].state_array)
         return self._alone.value(batch)
 
-    def _tried(self, stretch: Stretch, batches: Sequence[Array], trial: _Trial) -> list[float]:
+    def keep_features(self, row: int, part: TrainedPart, samples: Array, most_bytes: int) -> TrainedPart:
+        self.model.load(self.rows[row].state_array)
+        return self._alone.keep_features(part, samples, most_bytes)
+
+    def _tried(
+        self, stretch: Stretch, batches: Sequence[Array], parts: Sequence[TrainedPart] | None, trial: _Trial
+    ) -> list[float]:
         """Computes by autograd, and to compare also by the way that is tried."""
         rows = self.rows[stretch.rows]
         try:
-            losses = self._computed(stretch, batches)
+            losses = self._computed(stretch, batches, parts)
         except (RuntimeError, IndexError, ValueError):
             losses = [math.nan] * len(batches)  # if something is wrong with a row, autograd says so
         gradients = [row.gradient_array.tobytes() for row in rows]
-        alone = [self.alone(row, batch) for row, batch in enumerate(batches, stretch.first)]
+        own = [None] * len(batches) if parts is None else parts
+        alone = [self.alone(stretch.first + row, *pair) for row, pair in enumerate(zip(batches, own, strict=True))]
         if losses == alone and gradients == [row.gradient_array.tobytes() for row in rows]:
             trial.num_agreed += len(batches)
         else:
@@ -199,16 +215,36 @@ class Stack:
         return alone
 
     @torch.no_grad()
-    def _computed(self, stretch: Stretch, batches: Sequence[Array]) -> list[float]:
+    def _computed(
+        self, stretch: Stretch, batches: Sequence[Array], parts: Sequence[TrainedPart] | None = None
+    ) -> list[float]:
         index = torch.from_numpy(np.concatenate(batches))
-        values = self._alone.x.index_select(0, index)
-        for layer in self._layers:
+        first, values = self._inputs(index, batches, parts)
+        for layer in self._layers[first:]:
             values = layer.forward(values, stretch)
         losses, gradient = self._loss(values, self._alone.y.index_select(0, index), stretch)
-        for number in range(len(self._layers) - 1, self._first_trained - 1, -1):
-            goes_on = number > self._first_trained
-            gradient = self._layers[number].backward(gradient, stretch, goes_on=goes_on)
+        last = next(number for number, layer in enumerate(self._layers) if layer.is_trained(stretch))
+        for number in range(len(self._layers) - 1, last - 1, -1):
+            gradient = self._layers[number].backward(gradient, stretch, goes_on=number > last)
+        if stretch.trained is not None:
+            for place in self._places:
+                if place.gradients is not None and not stretch.trains(place):
+                    place.stacked(place.gradients)[stretch.rows].zero_()
         return losses
+
+    def _inputs(
+        self, index: Tensor, batches: Sequence[Array], parts: Sequence[TrainedPart] | None
+    ) -> tuple[int, Tensor]:
+        """Returns the first layer to be computed and its inputs: samples, or their features."""
+        if parts is None or parts[0].features is None:
+            return 0, self._alone.x.index_select(0, index)
+        first = next(n for n, layer in enumerate(self._layers) if layer.number >= parts[0].first_trained)
+        gathered = []
+        for batch, part in zip(batches, parts, strict=True):
+            assert part.features is not None  # parts of one kind
+            _, values = part.features.values
+            gathered.append(self._alone.gathered(values, part.features.places(batch)))
+        return first, torch.cat(gathered)
 
     @torch.no_grad()
     def sample_bytes(self) -> int:

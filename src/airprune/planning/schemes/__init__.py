@@ -27,6 +27,7 @@ SCHEMES: Registry[type[Scheme]] = Registry(
         "ren2021": "airprune.planning.schemes.ren2021:Ren2021",
         "conflict-graph": "airprune.planning.schemes.conflict_graph:ConflictGraph",
         "air-budget": "airprune.planning.schemes.air_budget:AirBudget",
+        "work": "airprune.planning.schemes.work:Work",
         "equal-codes": "airprune.planning.schemes.equal_codes:EqualCodes",
         "closed-form": "airprune.planning.schemes.closed_form:ClosedForm",
     },

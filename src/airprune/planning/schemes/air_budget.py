@@ -72,7 +72,7 @@ def _upload_s(problem: PlanProblem, weights: Array) -> Array:
     if limits is None:
         return left_s
     compute_j = limits.effective_capacitance * limits.cpu_hz_max**3 * compute_s
-    return np.minimum(left_s, (limits.energy_j - compute_j) / limits.power_w_max)
+    return np.minimum(left_s, (limits.energy_j - compute_j) / (limits.power_w_max / limits.amplifier_efficiency))
 
 
 def _with_pruning(problem: PlanProblem, ladder: Ladder, plain: Allocation) -> Allocation:

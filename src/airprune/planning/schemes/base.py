@@ -27,12 +27,14 @@ class Scheme(Component):
       needs_limits: whether it chooses clock and power, and so needs `PlanProblem.limits`.
       chooses_codes: whether it chooses compression levels from `PlanProblem.ladder`, if there is one.
       fits_codes: whether it takes the largest of `PlanProblem.codes` that fits, if there are any.
+      chooses_work: whether it chooses trained parts and local steps from `PlanProblem.work`, if there is one.
     """
 
     adapts: ClassVar[bool] = True
     needs_limits: ClassVar[bool] = False
     chooses_codes: ClassVar[bool] = False
     fits_codes: ClassVar[bool] = False
+    chooses_work: ClassVar[bool] = False
 
     @classmethod
     def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
@@ -48,14 +50,17 @@ class Scheme(Component):
 
     @classmethod
     def plans_fleets(cls) -> bool:
-        """True if it needs only rates and compute times, neither limits nor compression levels."""
-        return not (cls.needs_limits or cls.chooses_codes or cls.fits_codes)
+        """True if it needs only rates and compute times: neither limits nor compression levels, nor work to choose."""
+        return not (cls.needs_limits or cls.chooses_codes or cls.fits_codes or cls.chooses_work)
 
     def plan(self, problem: PlanProblem) -> Plan:
         """Returns the scheme's plan; on edges that failed, shares and ratios are NaN."""
         if self.needs_limits:
             limits_of(problem)
-        allocation = self.allocate(problem)
+        return self.planned(problem, self.allocate(problem))
+
+    def planned(self, problem: PlanProblem, allocation: Allocation) -> Plan:
+        """Returns the plan that an allocation makes."""
         failed = ~np.isin(allocation.status, [Status.OK, Status.LATE, Status.OUTSIDE_BOX])
         no_plan = problem.groups.spread(failed)
         return Plan(
@@ -72,6 +77,12 @@ class Scheme(Component):
             code=allocation.code,
             block=allocation.block,
             blocking=allocation.blocking,
+            local_steps=allocation.local_steps,
+            first_trained=allocation.first_trained,
+            compute_s=_unless(no_plan, allocation.compute_s),
+            sent_weights=_unless(no_plan, allocation.sent_weights),
+            value=allocation.value,
+            value_bound=allocation.value_bound,
             options=self,
         )
 
@@ -91,6 +102,12 @@ class Allocation:
     code: Array | None = None
     block: Array | None = None
     blocking: Array | None = None
+    local_steps: Array | None = None
+    first_trained: Array | None = None
+    compute_s: Array | None = None
+    sent_weights: Array | None = None
+    value: Array | None = None
+    value_bound: Array | None = None
 
 
 def equal_shares(problem: PlanProblem) -> Array:

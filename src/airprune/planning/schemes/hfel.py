@@ -78,7 +78,8 @@ class _Edges:
 
         s² (2 κ f³ + p) = u / ω²    with one ω for the edge, Σ u/s = 1.
 
-    A later end then saves the power Σ (u / (ω s)² − p), which is 2 κ f³ where the clock is free.
+    A later end then saves the power Σ (u / (ω s)² − p), which is 2 κ f³ where the clock is free. To send takes p, the
+    amplifier's loss included.
     """
 
     groups: EdgeGroups
@@ -97,7 +98,7 @@ class _Edges:
             groups=problem.groups,
             uplink_s=uplink_bits(problem, weights) / problem.full_band_rate_bps,
             cycles=compute_s * limits.cpu_hz_max,
-            power_w=limits.power_w_max,
+            power_w=limits.power_w_max / limits.amplifier_efficiency,
             capacitance=limits.effective_capacitance,
             clock_min=limits.cpu_hz_min,
             clock_max=limits.cpu_hz_max,

@@ -10,12 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Any
 
 import numpy as np
 
 from airprune.data import Holdings
 from airprune.methods.aggregation import Aggregation
 from airprune.methods.aggregation.masked_sum import MaskedSum
+from airprune.methods.masking.base import SubModel
 from airprune.methods.masking.probe import Probe
 from airprune.methods.masking.ranking import by_moves
 from airprune.models.kernels.base import Stacked
@@ -23,6 +25,7 @@ from airprune.models.kernels.native import NativeGradient
 from airprune.models.kernels.stacked_chunks import train_chunk
 from airprune.rounds.local import Device, Streams, minibatches
 from airprune.rounds.sums import ChunkSum, DeviceStatistics
+from airprune.rounds.trained_part import trained_part
 from airprune.rounds.training.chunks import TrainTask
 
 Array = np.ndarray
@@ -44,7 +47,7 @@ def train_at_once(
       samples: of all devices of the network.
       stack: models like the device's, if these can be trained together.
     """
-    train, shape = _trainer(device, stack), device.shape
+    train, shape = _trainer(device, task, stack), device.shape
     if train is None or not _only_trains(device) or not _treats_all_equally(task, device):
         return None
     steps = (None,) * len(task.devices) if task.local_steps is None else task.local_steps
@@ -64,6 +67,7 @@ def train_at_once(
             learning_rate=task.learning_rate,
             total=total.total,
             counts=total.masked_count,
+            **_parts(device, task),
         )
     except ValueError:  # bad samples of some device: training each alone shows whose
         return None
@@ -74,10 +78,22 @@ def train_at_once(
     return ChunkSum(total=total, statistics=_statistics(device, task, batches, *trained))
 
 
-def _trainer(device: Device, stack: Stacked | None) -> Callable[..., tuple[list[float], Array] | None] | None:
+def _parts(device: Device, task: TrainTask) -> dict[str, Any]:
+    """Returns what a trainer must know of the parts that devices train, if not all train everything."""
+    if task.first_trained is None or not any(task.first_trained):
+        return {}
+    part_of = {n: trained_part(device.model, SubModel(first_trained=n)) for n in set(task.first_trained)}
+    return {"parts": [part_of[n] for n in task.first_trained], "most_bytes": device.feature_bytes}
+
+
+def _trainer(
+    device: Device, task: TrainTask, stack: Stacked | None
+) -> Callable[..., tuple[list[float], Array] | None] | None:
     if type(device.gradient) is NativeGradient:
         return device.gradient.train_chunk
-    return None if stack is None else partial(train_chunk, stack)
+    if stack is None or (task.first_trained is not None and any(task.first_trained)):
+        return None  # on a stack, parts are trained in step
+    return partial(train_chunk, stack)
 
 
 def _only_trains(device: Device) -> bool:
@@ -112,6 +128,8 @@ def _treats_all_equally(task: TrainTask, device: Device) -> bool:
     if task.code is not None or task.group is not None or task.memory:
         return False
     pruned = [n for n, keep in enumerate(task.keep) if keep < device.shape.prunable_weights]
+    if task.first_trained is not None and any(task.first_trained[n] for n in pruned):
+        return False  # what it sends depends on its mask
     can_choose = all(task.keep[n] >= device.shape.layers.num_rows and task.weights[n] == 1.0 for n in pruned)
     return can_choose and bool(np.float32(task.learning_rate) > 0.0)
 
@@ -127,12 +145,16 @@ def _statistics(
     """
     shape, counts, means = device.shape, *_mean_losses(batches, losses)
     sent = [shape.fixed_weights + min(keep, shape.prunable_weights) for keep in task.keep]
-    bits_of = {number: float(device.method.compression.message_bits(device.wire, number)) for number in set(sent)}
+    coded = sent
+    if task.first_trained is not None:
+        frozen = {n: np.count_nonzero(shape.is_weight & shape.frozen_below(n)) for n in set(task.first_trained)}
+        coded = [number - int(frozen[n]) for number, n in zip(sent, task.first_trained, strict=True)]
+    bits_of = {number: float(device.method.compression.message_bits(device.wire, number)) for number in set(coded)}
     unmeasured = np.full(len(sent), np.nan)
     return DeviceStatistics(
         device=np.array(task.devices, np.int64),
         uploaded_weights=np.array(sent, np.int64),
-        sent_bits=np.array([bits_of[number] for number in sent]),
+        sent_bits=np.array([bits_of[number] for number in coded]),
         code_error=np.zeros(len(sent)),
         loss=means,
         num_samples=counts,

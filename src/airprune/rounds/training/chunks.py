@@ -50,6 +50,7 @@ class TrainTask(Task):
       weights: c_n of each in the edge's average.
       code: the compression level that each sends with, if the planner has chosen.
       local_steps: after which each stops, where that is not as in every round.
+      first_trained: the lowest layer that each trains; None: all train the whole model.
       work: ‖a_n‖₁ of each, see `gradients_in_update`, where the edge's aggregation counts by it.
       group: the device that uploads for each, if some upload for others: what each group has sent is then reported.
       store: where the devices' memory is; stays with the driver.
@@ -65,6 +66,7 @@ class TrainTask(Task):
     round_index: int
     code: tuple[int, ...] | None = None
     local_steps: tuple[int, ...] | None = None
+    first_trained: tuple[int, ...] | None = None
     work: tuple[float, ...] | None = None
     group: tuple[int, ...] | None = None
     store: DeviceStore | None = None
@@ -93,6 +95,7 @@ class TrainTask(Task):
             weights=some(self.weights),
             code=None if self.code is None else some(self.code),
             local_steps=None if self.local_steps is None else some(self.local_steps),
+            first_trained=None if self.first_trained is None else some(self.first_trained),
             work=None if self.work is None else some(self.work),
             group=None if self.group is None else some(self.group),
         )
@@ -185,10 +188,12 @@ def _group(run: Experiment, at: Place, state: RunState, plan: RoundPlan, edge: i
     received = state.edge_states[edge].copy()
     if started:
         received = state.values[HISTORY][edge, started].astype(received.dtype)
-    steps, work = at.local_steps, None
+    steps, work = planned.local_steps, None
+    if steps is None and at.local_steps is not None:
+        steps = at.local_steps[planned.device]
     if method.edge.by_work:
-        made = scenario.train.steps(run.data_sizes) if steps is None else steps
-        work = gradients_in_update(scenario.train.optimizer, scenario.train.momentum, made[planned.device])
+        made = scenario.train.steps(run.data_sizes)[planned.device] if steps is None else steps
+        work = gradients_in_update(scenario.train.optimizer, scenario.train.momentum, made)
     tasks = [
         TrainTask(
             devices=tuple(planned.device[chunk].tolist()),
@@ -196,7 +201,8 @@ def _group(run: Experiment, at: Place, state: RunState, plan: RoundPlan, edge: i
             weights=tuple(method.edge.weights(run.data_sizes[planned.device[chunk]]).tolist()),
             code=None if planned.code is None else tuple(planned.code[chunk].tolist()),
             group=None if planned.relay is None else tuple(planned.device[planned.relay.head[chunk]].tolist()),
-            local_steps=None if steps is None else tuple(steps[planned.device[chunk]].tolist()),
+            local_steps=None if steps is None else tuple(steps[chunk].tolist()),
+            first_trained=None if planned.first_trained is None else tuple(planned.first_trained[chunk].tolist()),
             work=None if work is None else tuple(work[chunk].tolist()),
             learning_rate=at.learning_rate,
             global_round=at.global_round,

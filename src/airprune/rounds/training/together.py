@@ -15,7 +15,7 @@ import numpy as np
 from airprune.engines.base import MAX_TRIES
 from airprune.errors import AirpruneError, NotFinite
 from airprune.models.kernels import KERNELS
-from airprune.models.kernels.base import Stacked
+from airprune.models.kernels.base import Stacked, TrainedPart
 from airprune.rounds.device import GradientRequest
 from airprune.rounds.local import Device
 from airprune.rounds.messages import Upload
@@ -33,8 +33,24 @@ class StackedDevice(Device):
     def __init__(self, like: Device, stack: Stacked, row: int) -> None:
         vars(self).update(vars(like))
         self.model, self.smaller = stack.rows[row], like.smaller  # type: ignore[method-assign]
-        self.gradient = lambda batch: stack.alone(row, batch)
+        self.gradient = _RowGradient(stack, row)
         self.loss = _Value(stack, row)  # type: ignore[assignment]
+
+
+class _RowGradient:
+    """∇F of a row alone."""
+
+    def __init__(self, stack: Stacked, row: int) -> None:
+        self._stack, self._row = stack, row
+
+    def __call__(self, batch: Array) -> float:
+        return self._stack.alone(self._row, batch)
+
+    def of_part(self, batch: Array, part: TrainedPart) -> float:
+        return self._stack.alone(self._row, batch, part)
+
+    def keep_features(self, part: TrainedPart, samples: Array, most_bytes: int) -> TrainedPart:
+        return self._stack.keep_features(self._row, part, samples, most_bytes)
 
 
 class _Value:
@@ -53,6 +69,12 @@ class _Waiting(NamedTuple):
     row: int
     steps: Steps
     batch: Array
+    part: TrainedPart | None
+
+    @property
+    def kind(self) -> tuple[object, ...]:
+        """Equal for neighbours whose gradients can be computed together."""
+        return len(self.batch), None if self.part is None else self.part.kind
 
 
 class Together:
@@ -99,7 +121,7 @@ class Together:
                         assert answer is not None
                         wanted = steps.send(answer)
                     while wanted.device is not seat:  # a smaller model, which devices share: it has to be done with
-                        wanted = steps.send(wanted.device.gradient(wanted.batch))
+                        wanted = steps.send(wanted.answer())
                 except StopIteration as end:
                     ended[number] = end.value
                 except NotFinite as error:
@@ -113,19 +135,19 @@ class Together:
                         continue
                     ended[number] = failed(number, error)
                 else:
-                    waiting.append(_Waiting(row, steps, wanted.batch))
+                    waiting.append(_Waiting(row, steps, wanted.batch, wanted.part))
                 return
 
         for row in range(len(num_samples)):
             go_on(row, None, None)
         while waiting:
             now, waiting = waiting, []
-            # Neighbours with minibatches of one size: their rows lie side by side.
-            for _, stretch in groupby(enumerate(now), lambda at: (at[1].row - at[0], len(at[1].batch))):
+            # Neighbours with minibatches of one size and one trained part: their rows lie side by side.
+            for _, stretch in groupby(enumerate(now), lambda at: (at[1].row - at[0], at[1].kind)):
                 members = [member for _, member in stretch]
-                losses = self._losses(members[0].row, [member.batch for member in members])
-                for place, (row, steps, batch) in enumerate(members):
-                    go_on(row, steps, self._alone(row, batch) if losses is None else losses[place])
+                losses = self._losses(members)
+                for place, member in enumerate(members):
+                    go_on(member.row, member.steps, self._alone(member) if losses is None else losses[place])
                     while next_one in ended:
                         yield ended.pop(next_one)
                         next_one += 1
@@ -133,15 +155,17 @@ class Together:
             yield ended.pop(next_one)
             next_one += 1
 
-    def _losses(self, first: int, batches: Sequence[Array]) -> list[float] | None:
+    def _losses(self, members: Sequence[_Waiting]) -> list[float] | None:
+        first, batches = members[0].row, [member.batch for member in members]
+        parts = [member.part for member in members if member.part is not None]
         try:
-            return self.stack.gradients(first, batches)
+            return self.stack.gradients(first, batches, parts or None)
         except Exception:  # bad samples of some device: training each alone shows whose
             return None
 
-    def _alone(self, row: int, batch: Array) -> float | Exception:
+    def _alone(self, waiting: _Waiting) -> float | Exception:
         try:
-            return self.stack.alone(row, batch)
+            return self.stack.alone(waiting.row, waiting.batch, waiting.part)
         except Exception as error:
             return error
 

@@ -12,7 +12,6 @@ from enum import StrEnum
 from typing import Any
 
 from airprune.scenario import Scenario
-from airprune.scenario.sections import RadioSection
 from airprune.studies.campaign import WITHIN, CampaignRun
 
 # The rate of every link above the edges.
@@ -46,11 +45,14 @@ class LeagueRun(CampaignRun):
 
 
 def charged(scenario: Scenario) -> Scenario:
-    """Returns the scenario with no free link: broadcast downlinks, 1 Gbit/s above the edges unless a rate is set."""
+    """Returns the scenario with nothing free: broadcast downlinks, masks and probes, links above the edges.
+
+    Those are of 1 Gbit/s unless a rate is set.
+    """
     values = scenario.to_dict()
     name = scenario.topology.name
-    changes: dict[str, Any] = {}
-    if "downlink" in RadioSection.model_fields and values["radio"]["downlink"] == "none":
+    changes: dict[str, Any] = {} if scenario.masking.charged else {"masking.charged": True}
+    if scenario.radio.downlink == "none":
         changes["radio.downlink"] = "broadcast"
     options = values["topology"].get(name) or {}
     has_rates = isinstance(rates := options.get("rate_bps"), list) and bool(rates)  # of each level of a tree

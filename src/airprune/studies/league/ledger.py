@@ -173,7 +173,7 @@ def _is_of_earlier_form(line: bytes) -> bool:
     """True for a line with a label and measurements, but no purpose."""
     try:
         found = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return False
     return isinstance(found, dict) and {"run", "label", "where", "played"} == set(found)
 

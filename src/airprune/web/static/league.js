@@ -42,8 +42,8 @@ function leadingSentence(track, standings) {
   const ranked = standings?.rows.filter((row) => row[rank] !== "–") ?? [];
   const [first] = ranked;
   if (!first || method < 0) return `Track ${track.name}, ${track.title}: no standings.`;
-  const numFirst = ranked.filter((row) => row[rank] === first[rank]).length;
-  const place = numFirst > 1 ? `${numFirst} share the first rank, the first of them ${first[method]}` : `${first[method]} is first`;
+  const numFirst = ranked.filter((row) => row[rank].split("–")[0] === "1").length; // a range: 1–4
+  const place = numFirst > 1 ? `${numFirst} may be first, by the mean ${first[method]}` : `${first[method]} is first`;
   const accuracy = standings.header[method + 1];
   return `Of ${ranked.length} methods in track ${track.name} (${track.title}), ${place}`
     + (accuracy === undefined ? "." : `; ${accuracy}: ${first[method + 1]}.`);
@@ -63,7 +63,7 @@ function table(found, limit) {
 
 function trackFigure(track) {
   if (!track?.picture) return element("p", { class: "note" }, "The track has no figure.");
-  const alt = `Track ${track.name}: test accuracy against simulated seconds, uploaded bits and joules. The numbers are in league.csv.`;
+  const alt = `Track ${track.name}: test accuracy against simulated seconds, bits and joules. The numbers are in league.csv.`;
   const caption = "Every cloud model of every method, mean over seeds; large markers: those that no other method beats.";
   return figure("league", shown.name, { ...track.picture, alt, caption });
 }

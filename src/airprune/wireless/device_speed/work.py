@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
+
+from airprune.components.units import UnitGraph
 
 Array = np.ndarray
 
@@ -21,6 +24,8 @@ class LayerWork:
       forward: the layer's output.
       input_gradient: 0 in the first layer: the gradient of the data is not needed.
       weight_gradient: 0 in a layer that is not trained.
+      number: of the layer, in the model's order (`Tensor.layer`).
+      fed_by: the highest number of the trained layers that its input depends on; -1 for none.
     """
 
     name: str
@@ -28,10 +33,23 @@ class LayerWork:
     forward: float
     input_gradient: float
     weight_gradient: float
+    number: int = 0
+    fed_by: int = -1
 
     @property
     def total(self) -> float:
         return self.forward + self.input_gradient + self.weight_gradient
+
+    def is_frozen(self, first_trained: int) -> bool:
+        """True if its output is the same in all steps of a round, where layers from `first_trained` on are trained."""
+        return max(self.number, self.fed_by) < first_trained
+
+    def step(self, first_trained: int) -> float:
+        """Forward, the weight gradient if it is trained, and the input gradient if something below it is."""
+        if first_trained == 0:
+            return self.total
+        weight_gradient = self.weight_gradient if self.number >= first_trained else 0.0
+        return self.forward + weight_gradient + (self.input_gradient if self.fed_by >= first_trained else 0.0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,6 +81,49 @@ class ModelWork:
     @property
     def prunable_weight_gradients(self) -> float:
         return sum(layer.weight_gradient for layer in self.layers if layer.prunable)
+
+    def step_flops(self, first_trained: int = 0, *, from_features: bool = False) -> float:
+        """FLOPs of one sample in a local step that trains the layers from `first_trained` on.
+
+        Args:
+          from_features: whether the outputs of the layers below are known, from an earlier epoch of the round.
+        """
+        flops = sum(layer.step(first_trained) for layer in self.layers)
+        return flops - self.frozen_forward(first_trained) if from_features else flops
+
+    def frozen_forward(self, first_trained: int) -> float:
+        """FLOPs of one sample in the layers whose outputs stay the same in all steps of a round."""
+        return sum(layer.forward for layer in self.layers if layer.is_frozen(first_trained))
+
+    def round_flops(
+        self, visits: Array, samples: Array, first_trained: int = 0, *, keeps_features: bool = True
+    ) -> Array:
+        """FLOPs of a device in a round.
+
+            visits · step                                   if a sample is visited once, or features are not kept
+            visits · (step − frozen) + samples · frozen     otherwise
+
+        Args:
+          visits: sample passes, each sample counted once per epoch.  [num_devices]
+          samples: distinct ones among them.  [num_devices]
+        """
+        frozen = self.frozen_forward(first_trained) if keeps_features else 0.0
+        return np.asarray(visits * self.step_flops(first_trained) - (visits - samples) * frozen)
+
+    def narrowed(self, graph: UnitGraph, counts: Iterable[int]) -> ModelWork:
+        """Returns the FLOPs of the model that keeps so many units of each group: `UnitGraph.counts` of a width."""
+        names = [layer.name.removesuffix(".weight") for layer in graph.layers]
+        share = dict.fromkeys(names, 1.0)
+        for group, count in zip(graph.groups, counts, strict=True):
+            for layer in (group.layer, *(reader for reader, _ in group.feeds)):
+                share[names[layer]] *= count / group.num_units
+        return replace(self, layers=tuple(_scaled(layer, share.get(layer.name, 1.0)) for layer in self.layers))
+
+
+def _scaled(layer: LayerWork, share: float) -> LayerWork:
+    """FLOPs are whole: what rounding of the share has left is taken away."""
+    kinds = ("forward", "input_gradient", "weight_gradient")
+    return replace(layer, **{kind: float(round(getattr(layer, kind) * share)) for kind in kinds})
 
 
 @dataclass(frozen=True)

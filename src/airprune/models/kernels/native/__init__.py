@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import numpy as np
 
 from airprune.errors import InvalidValue
-from airprune.models.kernels.base import Kernel
+from airprune.models.kernels.base import Features, Kernel, TrainedPart, visited_again
 from airprune.models.layout import LocalModel
 
 try:
@@ -37,6 +38,8 @@ Array = np.ndarray
 _PARAMETERS = tuple(f"{layer}.{part}" for layer in ("conv1", "conv2", "fc1", "fc2") for part in ("weight", "bias"))
 # Of (channels, height, width, hidden, classes): beyond these the kernel refuses, so that its indices fit 31 bits.
 _LARGEST = (64, 1024, 1024, 4096, 65536)
+_EVERYTHING = 2 ** len(_PARAMETERS) - 1
+_NO_PLACES = np.zeros(0, np.int64)
 
 
 def unsupported(model: LocalModel, x: Array, y: Array) -> str:
@@ -70,6 +73,7 @@ class _PaperCNN:
         self._shape = (*x.shape[1:], sizes.hidden, sizes.classes)
         starts = {part.name: part.start for part in model.parts}
         self._offsets = tuple(starts[name] for name in _PARAMETERS)
+        self._bit_of = tuple(1 << _PARAMETERS.index(part.name) for part in model.parts)
         pruned = {layer.name for layer in model.layers}
         self._prunes_classifier = pruned <= {"fc1.weight", "fc2.weight"}
         self._kept = np.zeros(0, np.uint8)
@@ -89,11 +93,32 @@ class NativeGradient(_PaperCNN):
     def __init__(self, model: LocalModel, x: Array, y: Array, *, instruction_set: str | None = None) -> None:
         super().__init__(model, x, y, instruction_set=instruction_set)
         self._prunable, self._row_starts = model.prunable, model.layers.row_starts
+        self._features = np.zeros(0, np.uint8)
 
     def __call__(self, batch: Array) -> float:
         """The samples named by `batch`; returns F(w, ξ), their mean loss."""
         arrays = (*self._arrays, batch, self._scratch, self._kept)
         return _paper_cnn.gradient(self._instruction_set, self._shape, self._offsets, *arrays, False)
+
+    def of_part(self, batch: Array, part: TrainedPart) -> float:
+        arrays = (*self._arrays, batch, self._scratch, self._kept)
+        more: tuple[Any, ...] = ()
+        if part.features is not None:
+            more = part.features.values, part.features.places(batch), len(part.features.samples)
+        return _paper_cnn.gradient(
+            self._instruction_set, self._shape, self._offsets, *arrays, False, self._bits(part), *more
+        )
+
+    def keep_features(self, part: TrainedPart, samples: Array, most_bytes: int) -> TrainedPart:
+        """Returns the part with room for features, which the first gradient on a sample fills.
+
+        The room is the same for all devices: who begins later overwrites what was there.
+        """
+        number = self._num_features(part, len(samples), most_bytes)
+        if not number:
+            return part
+        self._make_feature_room(self._bits(part), number)
+        return replace(part, features=Features(samples[:number], self._features))
 
     def of_prunable(self, batch: Array) -> float:
         """The same of the prunable weights; the rest of `gradient_array` may be left zero.
@@ -118,6 +143,8 @@ class NativeGradient(_PaperCNN):
         learning_rate: float,
         total: Array,
         counts: Array,
+        parts: Sequence[TrainedPart | None] | None = None,
+        most_bytes: int = 0,
     ) -> tuple[list[float], Array] | None:
         """Steps of SGD of some devices, one after the other, from the received model, on the minibatches of each.
 
@@ -131,12 +158,15 @@ class NativeGradient(_PaperCNN):
         Args:
           total: c_n times what each has trained is added to it.  [num_state] float64
           counts: the masks of those that have one are added to it.  [num_prunable] int64
+          parts: what each trains; None for everything, of one or of all.
+          most_bytes: for the features of a device.
         """
         flat = [batch for own in batches for batch in own]
         sizes = [len(batch) for batch in flat]
         if self._prunes_classifier and min(keep) < counts.size:
             self._make_room(max(own[0].size for own in batches))
         losses, lost = np.empty(len(flat)), np.empty(len(batches))
+        trained, places, num_places = self._parts_of(batches, parts, most_bytes)
         is_finite = _paper_cnn.train_chunk(
             self._instruction_set,
             self._shape,
@@ -155,12 +185,60 @@ class NativeGradient(_PaperCNN):
             counts,
             losses,
             lost,
+            trained,
+            self._features,
+            places,
+            num_places,
             self._prunable.start,
             learning_rate,
             self._prunes_classifier,
             self.spent_s,
         )
         return (losses.tolist(), lost) if is_finite else None
+
+    def _parts_of(
+        self, batches: Sequence[Sequence[Array]], parts: Sequence[TrainedPart | None] | None, most_bytes: int
+    ) -> tuple[Array, Array, int]:
+        """Returns the tensors that each device trains, and the places of all samples in its features, if there are.
+
+        Also returns the most places that a device has.
+        """
+        trained = np.full(len(batches), _EVERYTHING, np.int64)
+        if parts is None:
+            return trained, _NO_PLACES, 0
+        places, numbers = [], [0]
+        for device, (own, part) in enumerate(zip(batches, parts, strict=True)):
+            place = np.full(sum(map(len, own)), -1, np.int64)
+            if part is not None:
+                trained[device] = self._bits(part)
+                samples = visited_again(own) if part.first_trained else None
+                if samples is not None:
+                    number = self._num_features(part, len(samples), most_bytes)
+                    place = np.searchsorted(samples, np.concatenate(own))
+                    place[place >= number] = -1
+                    numbers.append(number)
+            places.append(place)
+        if not max(numbers):
+            return trained, _NO_PLACES, 0
+        for bits in set(trained.tolist()):
+            self._make_feature_room(bits, max(numbers))
+        return trained, np.concatenate(places), max(numbers)
+
+    def _bits(self, part: TrainedPart) -> int:
+        return sum(bit for bit, is_trained in zip(self._bit_of, part.tensors, strict=True) if is_trained)
+
+    def _num_features(self, part: TrainedPart, num_samples: int, most_bytes: int) -> int:
+        """Number of samples whose features fit; 0 if all is trained and there is nothing to keep."""
+        bits = self._bits(part)
+        per_sample = _paper_cnn.feature_bytes(self._shape, bits, 2**16) // 2**16  # 1 if the lowest layer is trained
+        return 0 if per_sample <= 1 else min(num_samples, max(most_bytes - 128, 0) // per_sample)
+
+    def _make_feature_room(self, bits: int, num_samples: int) -> None:
+        wanted = _paper_cnn.feature_bytes(self._shape, bits, num_samples)
+        if self._features.size < wanted:
+            self._features = np.zeros(wanted, np.uint8)
+        else:
+            self._features[: num_samples + 64] = 0  # which are known
 
     def _make_room(self, num_images: int) -> None:
         """Makes room for the maps that a probe keeps."""

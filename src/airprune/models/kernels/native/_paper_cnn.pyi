@@ -17,8 +17,13 @@ def gradient(
     batch: Array,
     scratch: Array,
     kept: Array = ...,
-    classifier_alone: bool = False,
+    is_probe: bool = False,
+    trained: int = ...,
+    features: Array = ...,
+    places: Array = ...,
+    images: int = 0,
 ) -> float: ...
+def feature_bytes(shape: tuple[int, ...], trained: int, images: int) -> int: ...
 def train_chunk(
     instruction_set: str,
     shape: tuple[int, ...],
@@ -40,6 +45,10 @@ def train_chunk(
     counts: Array,
     losses: Array,
     lost: Array,
+    trained: Array,
+    features: Array,
+    places: Array,
+    images: int,
     first_prunable: int,
     learning_rate: float,
     classifier_alone: bool,

@@ -17,6 +17,24 @@
 /* The parameters, in this order wherever all of them are listed. */
 enum { CONV1, BIAS1, CONV2, BIAS2, FC1, BIAS_FC1, FC2, BIAS_FC2, NUM_PARAMETERS };
 
+/* Which of them are trained, that is have a gradient: a bit for each. Nothing goes back below the lowest. */
+enum {
+    CONVOLUTION1 = 1 << CONV1 | 1 << BIAS1,
+    CONVOLUTIONS = CONVOLUTION1 | 1 << CONV2 | 1 << BIAS2,
+    BELOW_FC2 = CONVOLUTIONS | 1 << FC1 | 1 << BIAS_FC1,
+    EVERYTHING = (1 << NUM_PARAMETERS) - 1,
+    CLASSIFIER = EVERYTHING & ~CONVOLUTIONS
+};
+
+enum { LAYER_CONV1, LAYER_CONV2, LAYER_FC1, LAYER_FC2 };
+
+/* The lowest layer of which something is trained. */
+static int lowest_layer(unsigned trained) {
+    if (trained & CONVOLUTIONS)
+        return trained & CONVOLUTION1 ? LAYER_CONV1 : LAYER_CONV2;
+    return trained & BELOW_FC2 ? LAYER_FC1 : LAYER_FC2;
+}
+
 /* Sizes: of the images, of the maps after the first and the second layer, and of the classifier. */
 struct network {
     long channels, height, width, height1, width1, height2, width2, cells2, hidden, classes;
@@ -93,10 +111,6 @@ static ALWAYS_INLINE int kind_of(long row, long height, long column, long width)
     return (row == 0) + 2 * (row == height - 1) + 4 * (column == 0) + 8 * (column == width - 1);
 }
 
-/* How much of an image's way is gone: all; up to the classifier's gradient; or from the classifier on, where the maps
-   before it are known. */
-enum extent { WHOLE_WAY, TO_CLASSIFIER, FROM_CLASSIFIER };
-
 /* Whether anything but the background is seen in these rows: see `look`. */
 static ALWAYS_INLINE uint64_t seen_in(const struct network *net, const struct activations *a, long first, long stop) {
     uint64_t seen = 0;
@@ -162,7 +176,7 @@ END_TARGET
 struct instruction_set {
     const char *name;
     double (*one_image)(
-        const struct network *, const struct weights *, struct activations *, struct sums *, long, float, enum extent
+        const struct network *, const struct weights *, struct activations *, struct sums *, long, float, int, unsigned
     );
     void (*forward)(const struct network *, const struct weights *, struct activations *);
     void (*add_scaled)(float *, const float *, const float *, float, Py_ssize_t);
@@ -289,30 +303,38 @@ static void transpose(float *restrict to, const float *restrict from, long rows,
             to[column * rows + row] = from[row * columns + column];
 }
 
-/* From the flat model's layout, convolutions [output][tap][input], to that of `struct weights`. */
+/* From the flat model's layout, convolutions [output][tap][input], to that of `struct weights`: of what is read on the way
+   from the layer `first`, and back to what is trained. */
 static void pack(
-    const struct network *net, struct workspace *work, const float *const parameter[], const struct layout *layout
+    const struct network *net, struct workspace *work, const float *const parameter[], const struct layout *layout,
+    int first, unsigned trained
 ) {
     float *conv1 = work->w.conv1, *fc1 = work->w.fc1;
     const int lanes = layout->lanes;
-    for (int output = 0; output < 32; output++)
-        for (int tap = 0; tap < 9; tap++)
-            for (long input = 0; input < net->channels; input++)
-                conv1[(input * 9 + tap) * 32 + output] = parameter[CONV1][(output * 9 + tap) * net->channels + input];
-    for (int first = 0; first < 64; first += layout->tile) {
-        const int outputs = first + layout->tile <= 64 ? layout->tile : 64 - first;
-        transpose(work->w.conv2 + 288 * first, parameter[CONV2] + 288 * first, outputs, 288);
+    if (first <= LAYER_CONV1)
+        for (int output = 0; output < 32; output++)
+            for (int tap = 0; tap < 9; tap++)
+                for (long input = 0; input < net->channels; input++)
+                    conv1[(input * 9 + tap) * 32 + output] =
+                        parameter[CONV1][(output * 9 + tap) * net->channels + input];
+    if (first <= LAYER_CONV2) {
+        for (int output = 0; output < 64; output += layout->tile) {
+            const int outputs = output + layout->tile <= 64 ? layout->tile : 64 - output;
+            transpose(work->w.conv2 + 288 * output, parameter[CONV2] + 288 * output, outputs, 288);
+        }
+        work->w.finite = 1;
+        for (int i = 0; i < 64 * 288; i++)
+            work->w.finite &= fabsf(parameter[CONV2][i]) < INFINITY;
     }
-    for (int v = 0; v < 32 / lanes; v++)
-        for (int i = 0; i < 64 * 9; i++)
-            memcpy(
-                work->w.conv2_by_output + (v * 64 * 9 + i) * lanes, parameter[CONV2] + 32 * i + v * lanes,
-                lanes * sizeof(float));
-    work->w.finite = 1;
-    for (int i = 0; i < 64 * 288; i++)
-        work->w.finite &= fabsf(parameter[CONV2][i]) < INFINITY;
-    for (long unit = 0; unit < net->hidden; unit++)
-        transpose(fc1 + unit * 64 * net->cells2, parameter[FC1] + unit * 64 * net->cells2, 64, net->cells2);
+    if (trained & CONVOLUTION1)
+        for (int v = 0; v < 32 / lanes; v++)
+            for (int i = 0; i < 64 * 9; i++)
+                memcpy(
+                    work->w.conv2_by_output + (v * 64 * 9 + i) * lanes, parameter[CONV2] + 32 * i + v * lanes,
+                    lanes * sizeof(float));
+    if (first <= LAYER_FC1)
+        for (long unit = 0; unit < net->hidden; unit++)
+            transpose(fc1 + unit * 64 * net->cells2, parameter[FC1] + unit * 64 * net->cells2, 64, net->cells2);
     memcpy(work->w.bias1, parameter[BIAS1], 32 * sizeof(float));
     memcpy(work->w.bias2, parameter[BIAS2], 64 * sizeof(float));
     work->w.bias_fc1 = parameter[BIAS_FC1];
@@ -320,27 +342,36 @@ static void pack(
     work->w.bias_fc2 = parameter[BIAS_FC2];
 }
 
-/* What was not summed in place goes back to the flat model's layout. */
-static void unpack(const struct network *net, const struct workspace *work, float *const gradient[]) {
+/* What was not summed in place goes back to the flat model's layout; what is not trained is zero. */
+static void unpack(const struct network *net, const struct workspace *work, float *const gradient[], unsigned trained) {
     const float *conv1 = work->g.conv1, *fc1 = work->g.fc1;
-    for (int output = 0; output < 32; output++)
-        for (int tap = 0; tap < 9; tap++)
-            for (long input = 0; input < net->channels; input++)
-                gradient[CONV1][(output * 9 + tap) * net->channels + input] = conv1[(input * 9 + tap) * 32 + output];
-    for (long unit = 0; unit < net->hidden; unit++)
-        transpose(gradient[FC1] + unit * 64 * net->cells2, fc1 + unit * 64 * net->cells2, net->cells2, 64);
-    memcpy(gradient[BIAS1], work->g.bias1, 32 * sizeof(float));
+    if (trained & 1 << CONV1)
+        for (int output = 0; output < 32; output++)
+            for (int tap = 0; tap < 9; tap++)
+                for (long input = 0; input < net->channels; input++)
+                    gradient[CONV1][(output * 9 + tap) * net->channels + input] =
+                        conv1[(input * 9 + tap) * 32 + output];
+    if (trained & 1 << FC1)
+        for (long unit = 0; unit < net->hidden; unit++)
+            transpose(gradient[FC1] + unit * 64 * net->cells2, fc1 + unit * 64 * net->cells2, net->cells2, 64);
+    if (trained & 1 << BIAS1)
+        memcpy(gradient[BIAS1], work->g.bias1, 32 * sizeof(float));
+    for (int which = 0; which < NUM_PARAMETERS; which++)
+        if (!(trained >> which & 1))
+            memset(gradient[which], 0, parameter_size(net, which) * sizeof(float));
 }
 
-/* Everything that images have in common, and zeros where borders will be. */
+/* Everything that images have in common, and zeros where borders will be; `first` and `trained` as for `pack`. */
 static struct workspace prepared(
-    const struct network *net, const struct instruction_set *set, char *scratch, const float *const parameter[]
+    const struct network *net, const struct instruction_set *set, char *scratch, const float *const parameter[],
+    int first, unsigned trained
 ) {
     struct workspace work = workspace_of(net, scratch);
     struct activations *a = &work.a;
     const int lanes = set->layout->lanes;
-    pack(net, &work, parameter, set->layout);
-    memset(a->image, 0, (char *)a->gradient1 - (char *)a->image);
+    pack(net, &work, parameter, set->layout, first, trained);
+    if (first <= LAYER_CONV2 || trained & CONVOLUTION1)
+        memset(a->image, 0, (char *)a->gradient1 - (char *)a->image);
     for (long cell = 0; cell < net->cells2; cell++)
         a->corner2[cell] = (int32_t)(cell / net->width2 * 2 * (net->width1 + 2) + cell % net->width2 * 2);
     for (int i = 0; i < BLANK_KINDS; i++)
@@ -429,22 +460,59 @@ static void begin_keeping(
     *kept->count = size;
 }
 
-/* Mean loss over the minibatch; its gradient replaces what `gradient` holds. With `classifier`, that of the fully
-   connected layers alone, at half of the price; the rest is zero. `kept` may be NULL. */
+/* Inputs of the lowest trained layer, of the images of one device in one round: the layers below stand still, so they are
+   computed once for each. `row` gives the place of each image of a minibatch, below 0 for none. */
+struct features {
+    uint8_t *is_known; /* of each place */
+    char *memory;
+    const int64_t *row;
+};
+
+static size_t feature_bytes_of(const struct network *net, int layer) {
+    const size_t floats[] = {0, 33 * net->pixels1, 64 * net->cells2, net->hidden};
+    return floats[layer] * sizeof(float);
+}
+
+/* Cuts the memory for the features of so many images; returns the bytes that it takes. */
+static size_t features_of(const struct network *net, char *base, struct features *features, int layer, long images) {
+    struct workspace work = {.base = base};
+    features->is_known = cut(&work, images);
+    features->memory = cut(&work, images * feature_bytes_of(net, layer));
+    return work.used;
+}
+
+/* The input of a layer from a place, or into it if `stores`. */
+static void move_features(const struct network *net, struct activations *a, char *place, int layer, int stores) {
+    float *const own[] = {NULL, a->map1, a->map2, a->hidden};
+    const size_t bytes = feature_bytes_of(net, layer), live = layer == LAYER_CONV2 ? net->pixels1 * sizeof *a->live1 : 0;
+    memcpy(stores ? (void *)place : (void *)own[layer], stores ? (void *)own[layer] : (void *)place, bytes - live);
+    char *rest = place + bytes - live;
+    memcpy(stores ? (void *)rest : (void *)a->live1, stores ? (void *)a->live1 : (void *)rest, live);
+}
+
+/* Mean loss over the minibatch; its gradient of what is trained replaces what `gradient` holds, the rest is zero. A probe
+   leaves its maps in `kept`. `kept` and `features` may be NULL. */
 static double minibatch(
     const struct network *net, const struct instruction_set *set, char *scratch, const float *const parameter[],
-    float *const gradient[], const float *x, const int64_t *y, const int64_t *batch, long size, int classifier,
-    struct kept *kept
+    float *const gradient[], const float *x, const int64_t *y, const int64_t *batch, long size, unsigned trained,
+    int is_probe, struct kept *kept, struct features *features
 ) {
-    struct workspace work = prepared(net, set, scratch, parameter);
-    enum extent extent = classifier ? TO_CLASSIFIER : WHOLE_WAY;
-    const int keeps = kept && classifier, uses = kept && !classifier && is_kept(net, kept, parameter, batch, size);
+    const int keeps = kept && is_probe, uses = kept && !is_probe && is_kept(net, kept, parameter, batch, size);
+    const int lowest = lowest_layer(trained);
+    int first = uses ? LAYER_FC1 : LAYER_CONV1; /* that some image has to go through */
+    if (lowest == LAYER_CONV1 || uses)
+        features = NULL;
+    if (features) {
+        first = lowest;
+        for (long i = 0; i < size; i++)
+            if (features->row[i] < 0 || !features->is_known[features->row[i]])
+                first = LAYER_CONV1;
+    }
+    struct workspace work = prepared(net, set, scratch, parameter, first, trained);
     if (keeps)
         begin_keeping(net, kept, parameter, batch, size);
     else if (kept)
         *kept->count = 0;
-    if (uses)
-        extent = FROM_CLASSIFIER;
     for (int which = 0; which < NUM_PARAMETERS; which++)
         memset(gradient[which], 0, parameter_size(net, which) * sizeof(float));
     memset(work.g.conv1, 0, (char *)work.a.image - (char *)work.g.conv1);
@@ -455,7 +523,13 @@ static double minibatch(
     work.g.bias_fc2 = gradient[BIAS_FC2];
     double loss = 0.0;
     for (long i = 0; i < size; i++) {
-        load_image(net, &work.a, x + batch[i] * net->channels * net->height * net->width);
+        const long row = features ? features->row[i] : -1;
+        char *place = row < 0 ? NULL : features->memory + row * feature_bytes_of(net, lowest);
+        const int is_known = place && features->is_known[row];
+        if (is_known)
+            move_features(net, &work.a, place, lowest, 0);
+        if (!is_known || lowest == LAYER_CONV2) /* whose blank cells show in the image */
+            load_image(net, &work.a, x + batch[i] * net->channels * net->height * net->width);
         if (keeps || uses) {
             const struct activations maps = maps_of(net, kept->slot + i * maps_of(net, NULL).used).a;
             work.a.map1 = maps.map1;
@@ -463,9 +537,14 @@ static double minibatch(
             work.a.map2 = maps.map2;
             work.a.winner2 = maps.winner2;
         }
-        loss += set->one_image(net, &work.w, &work.a, &work.g, y[batch[i]], 1.0f / (float)size, extent);
+        loss += set->one_image(
+            net, &work.w, &work.a, &work.g, y[batch[i]], 1.0f / (float)size, is_known ? lowest : first, trained);
+        if (place && !is_known) {
+            move_features(net, &work.a, place, lowest, 1);
+            features->is_known[row] = 1;
+        }
     }
-    unpack(net, &work, gradient);
+    unpack(net, &work, gradient, trained);
     return loss / (double)size;
 }
 
@@ -474,7 +553,7 @@ static void all_scores(
     const struct network *net, const struct instruction_set *set, char *scratch, const float *const parameter[],
     const float *x, float *score, long size
 ) {
-    struct workspace work = prepared(net, set, scratch, parameter);
+    struct workspace work = prepared(net, set, scratch, parameter, LAYER_CONV1, 0);
     for (long i = 0; i < size; i++) {
         load_image(net, &work.a, x + i * net->channels * net->height * net->width);
         set->forward(net, &work.w, &work.a);
@@ -485,11 +564,13 @@ static void all_scores(
 /* A chunk of devices, each on its own minibatches; all begin with `received` and are added up in their order.
 
    `stop` are the ends of the minibatches in the list of samples, `last` those of the devices in the list of minibatches;
-   `keep` are the prunable weights that each may hold, `weight` is its c_n. Out come `total` and `count` of Eq. (12), the
+   `keep` are the prunable weights that each may hold, `weight` is its c_n, `trained` what it trains. Out come `total` and `count` of Eq. (12), the
    `loss` of every minibatch and the pruning error `lost` of every device. */
 struct chunk {
     long devices, minibatches, state, prunable, first, rows, parameters;
-    const int64_t *stop, *last, *keep, *row;
+    const int64_t *stop, *last, *keep, *row, *trained;
+    const int64_t *place; /* NULL, or of every sample in its device's features */
+    long places;          /* the most of a device */
     const float *received;
     const double *weight;
     double *total, *loss, *lost;
@@ -541,7 +622,7 @@ static void add_states(
 static int chunk_of_devices(
     const struct network *net, const struct instruction_set *set, char *scratch, const struct chunk *chunk,
     float *states, float *gradient, const Py_ssize_t *offset, const float *x, const int64_t *y, const int64_t *sample,
-    struct kept *kept, int32_t *work
+    struct kept *kept, char *feature_memory, int32_t *work
 ) {
     enum { PROBE, TRAINING };
     const long size = chunk->prunable;
@@ -569,14 +650,24 @@ static int chunk_of_devices(
         const long copied = prunes ? 0 : chunk->parameters;
         memcpy(state + copied, chunk->received + copied, (chunk->state - copied) * sizeof(float));
         const float *from = prunes ? state : chunk->received;
+        const unsigned bits = (unsigned)chunk->trained[device];
+        struct features features;
+        if (chunk->place) {
+            features_of(net, feature_memory, &features, lowest_layer(bits), chunk->places);
+            memset(features.is_known, 0, chunk->places);
+        }
         chunk->lost[device] = 0.0;
         for (int is_probe = prunes; next < chunk->last[device]; is_probe = 0) {
             const int64_t *batch = sample + (next ? chunk->stop[next - 1] : 0);
             const long images = chunk->stop[next] - (batch - sample);
+            const int ends_early = is_probe && chunk->classifier;
             double since_s = thread_s(chunk);
+            if (chunk->place)
+                features.row = chunk->place + (batch - sample);
             chunk->loss[next] = minibatch(
                 net, set, scratch, from == state ? parameter : received, slope, x, y, batch, images,
-                is_probe && chunk->classifier, images <= MOST_KEPT ? kept : NULL);
+                ends_early ? CLASSIFIER : is_probe ? EVERYTHING : bits, ends_early, images <= MOST_KEPT ? kept : NULL,
+                chunk->place && !is_probe ? &features : NULL);
             note_spent(chunk, is_probe ? PROBE : TRAINING, since_s);
             if (is_probe) {
                 if (!set->choose(
@@ -645,6 +736,19 @@ static PyObject *scratch_bytes(PyObject *self, PyObject *shape) {
     return read_network(shape, &net) ? PyLong_FromSize_t(workspace_of(&net, NULL).used + 64) : NULL;
 }
 
+static PyObject *feature_bytes(PyObject *self, PyObject *arguments) {
+    PyObject *shape;
+    Py_ssize_t images;
+    int trained;
+    struct network net;
+    struct features features;
+    if (!PyArg_ParseTuple(arguments, "O!in", &PyTuple_Type, &shape, &trained, &images) || !read_network(shape, &net))
+        return NULL;
+    if (images < 0 || images > INT32_MAX)
+        images = 0;
+    return PyLong_FromSize_t(features_of(&net, NULL, &features, lowest_layer((unsigned)trained), (long)images) + 64);
+}
+
 static PyObject *kept_bytes(PyObject *self, PyObject *arguments) {
     PyObject *shape;
     Py_ssize_t size;
@@ -657,7 +761,7 @@ static PyObject *kept_bytes(PyObject *self, PyObject *arguments) {
     return PyLong_FromSize_t(kept_bytes_of(&net, NULL, &kept, (long)size) + 64);
 }
 
-enum { STATE, GRADIENT, X, Y, BATCH, SCRATCH, KEPT, NUM_BUFFERS };
+enum { STATE, GRADIENT, X, Y, BATCH, SCRATCH, KEPT, NUM_BUFFERS, FEATURES = NUM_BUFFERS, PLACE };
 
 /* One sentence on what is wrong with the arguments, or NULL. So no call touches memory outside its arrays, as long as
    they do not overlap and nobody changes them meanwhile. */
@@ -665,7 +769,7 @@ static const char *trouble(
     const struct network *net, const Py_buffer *buffer, int count, const Py_ssize_t *offset,
     const struct instruction_set *set
 ) {
-    const Py_ssize_t width[NUM_BUFFERS] = {4, 4, 4, 8, 8, 1, 1};
+    const Py_ssize_t width[] = {4, 4, 4, 8, 8, 1, 1, 1, 8};
     for (int i = 0; i < count; i++)
         if (buffer[i].itemsize != width[i])
             return "an array has the wrong type";
@@ -693,31 +797,55 @@ static const char *trouble(
     return NULL;
 }
 
+/* As `trouble`, of the memory for features and the places of so many samples in it. */
+static const char *feature_trouble(
+    const struct network *net, const Py_buffer *memory, const Py_buffer *place, Py_ssize_t samples, Py_ssize_t images,
+    int lowest
+) {
+    struct features features;
+    if (place->len / 8 != samples)
+        return "features and minibatch do not go together";
+    if (images < 0 || images > INT32_MAX ||
+        memory->len < (Py_ssize_t)features_of(net, NULL, &features, lowest, (long)images) + 64)
+        return "the memory for features is too small";
+    for (Py_ssize_t i = 0; i < samples; i++)
+        if (((const int64_t *)place->buf)[i] >= images)
+            return "a place of the features does not exist";
+    return NULL;
+}
+
 static PyObject *gradient(PyObject *self, PyObject *arguments) {
-    PyObject *shape, *array[NUM_BUFFERS] = {NULL};
-    Py_ssize_t offset[NUM_PARAMETERS];
+    PyObject *shape, *array[NUM_BUFFERS + 2] = {NULL};
+    Py_ssize_t offset[NUM_PARAMETERS], images = 0;
     const char *name;
-    int classifier = 0;
+    int is_probe = 0, trained = EVERYTHING;
     struct network net;
     if (!PyArg_ParseTuple(
-            arguments, "sO!(nnnnnnnn)OOOOOO|Op", &name, &PyTuple_Type, &shape, &offset[0], &offset[1], &offset[2],
+            arguments, "sO!(nnnnnnnn)OOOOOO|OpiOOn", &name, &PyTuple_Type, &shape, &offset[0], &offset[1], &offset[2],
             &offset[3], &offset[4], &offset[5], &offset[6], &offset[7], &array[0], &array[1], &array[2], &array[3],
-            &array[4], &array[5], &array[6], &classifier) ||
+            &array[4], &array[5], &array[6], &is_probe, &trained, &array[FEATURES], &array[PLACE], &images) ||
         !read_network(shape, &net))
         return NULL;
+    if (is_probe)
+        trained = CLASSIFIER;
     const struct instruction_set set = set_named(name);
 
-    Py_buffer buffer[NUM_BUFFERS];
-    const int count = array[KEPT] ? NUM_BUFFERS : KEPT;
+    Py_buffer buffer[NUM_BUFFERS + 2];
+    const int has_features = array[FEATURES] && array[PLACE];
+    const int count = has_features ? PLACE + 1 : array[KEPT] ? NUM_BUFFERS : KEPT;
     int open = 0;
     for (; open < count; open++) {
-        int writable = open == GRADIENT || open == SCRATCH || open == KEPT ? PyBUF_WRITABLE : 0;
+        int writable =
+            open == GRADIENT || open == SCRATCH || open == KEPT || open == FEATURES ? PyBUF_WRITABLE : 0;
         if (PyObject_GetBuffer(array[open], &buffer[open], PyBUF_C_CONTIGUOUS | writable))
             break;
     }
     double loss = 0.0;
     if (open == count) {
         const char *problem = trouble(&net, buffer, count, offset, &set);
+        if (!problem && has_features)
+            problem = feature_trouble(
+                &net, &buffer[FEATURES], &buffer[PLACE], buffer[BATCH].len / 8, images, lowest_layer((unsigned)trained));
         if (problem) {
             PyErr_SetString(PyExc_ValueError, problem);
         } else {
@@ -735,10 +863,16 @@ static PyObject *gradient(PyObject *self, PyObject *arguments) {
                 char *base = (char *)(((uintptr_t)buffer[KEPT].buf + 63) / 64 * 64);
                 keeps = buffer[KEPT].len >= (Py_ssize_t)kept_bytes_of(&net, base, &kept, (long)size) + 64;
             }
+            struct features features;
+            if (has_features) {
+                char *base = (char *)(((uintptr_t)buffer[FEATURES].buf + 63) / 64 * 64);
+                features_of(&net, base, &features, lowest_layer((unsigned)trained), (long)images);
+                features.row = buffer[PLACE].buf;
+            }
             Py_BEGIN_ALLOW_THREADS
             loss = minibatch(
                 &net, &set, scratch, parameter, slope, buffer[X].buf, buffer[Y].buf, buffer[BATCH].buf,
-                (long)size, classifier, keeps ? &kept : NULL);
+                (long)size, (unsigned)trained, is_probe, keeps ? &kept : NULL, has_features ? &features : NULL);
             Py_END_ALLOW_THREADS
         }
     }
@@ -905,18 +1039,22 @@ enum {
     COUNT,
     LOSS,
     LOST,
+    TRAINED,
+    CHUNK_FEATURES,
+    CHUNK_PLACE,
     NUM_CHUNK_BUFFERS
 };
 
 /* As `trouble`, of what a chunk has beside a minibatch. */
-static const char *chunk_trouble(const struct chunk *chunk, const Py_buffer *buffer) {
+static const char *chunk_trouble(const struct network *net, const struct chunk *chunk, const Py_buffer *buffer) {
     const long size = chunk->prunable, samples = buffer[BATCH].len / 8;
     if (buffer[STATE].len != buffer[RECEIVED].len || buffer[TOTAL].len / 8 != chunk->state ||
         chunk->parameters > chunk->state || chunk->first < 0 || chunk->first > chunk->parameters - size ||
         size > INT32_MAX / 4)
         return LENGTHS;
     if (buffer[KEEP].len != buffer[LAST].len || buffer[WEIGHT].len != buffer[LAST].len ||
-        buffer[LOST].len != buffer[LAST].len || buffer[LOSS].len != buffer[STOP].len)
+        buffer[LOST].len != buffer[LAST].len || buffer[LOSS].len != buffer[STOP].len ||
+        buffer[TRAINED].len != buffer[LAST].len)
         return LENGTHS;
     for (long i = 0; i < chunk->minibatches; i++)
         if (chunk->stop[i] <= (i ? chunk->stop[i - 1] : 0) || chunk->stop[i] > samples)
@@ -926,29 +1064,40 @@ static const char *chunk_trouble(const struct chunk *chunk, const Py_buffer *buf
             return "a device has no minibatches, or more than there are";
         if (chunk->keep[i] < chunk->rows)
             return NO_ROW;
+        if (chunk->trained[i] < 1 || chunk->trained[i] > EVERYTHING)
+            return "a device trains nothing, or something else";
+        const int lowest = lowest_layer((unsigned)chunk->trained[i]);
+        const Py_buffer *features = &buffer[CHUNK_FEATURES], *place = &buffer[CHUNK_PLACE];
+        const char *problem = NULL;
+        if (chunk->place)
+            problem = feature_trouble(net, features, place, samples, chunk->places, lowest);
+        if (problem)
+            return problem;
     }
     return row_trouble(chunk->row, chunk->rows, size);
 }
 
 static PyObject *train_chunk(PyObject *self, PyObject *arguments) {
     PyObject *shape, *spent, *array[NUM_CHUNK_BUFFERS];
-    Py_ssize_t offset[NUM_PARAMETERS], first;
+    Py_ssize_t offset[NUM_PARAMETERS], first, places;
     const char *name;
     double rate;
     int classifier;
     struct network net;
     if (!PyArg_ParseTuple(
-            arguments, "sO!(nnnnnnnn)OOOOOOOOOOOOOOOOOndpO", &name, &PyTuple_Type, &shape, &offset[0], &offset[1],
+            arguments, "sO!(nnnnnnnn)OOOOOOOOOOOOOOOOOOOOnndpO", &name, &PyTuple_Type, &shape, &offset[0], &offset[1],
             &offset[2], &offset[3], &offset[4], &offset[5], &offset[6], &offset[7], &array[STATE], &array[GRADIENT],
             &array[X], &array[Y], &array[BATCH], &array[SCRATCH], &array[KEPT], &array[RECEIVED], &array[STOP],
             &array[LAST], &array[KEEP], &array[ROW], &array[WEIGHT], &array[TOTAL], &array[COUNT], &array[LOSS],
-            &array[LOST], &first, &rate, &classifier, &spent) ||
+            &array[LOST], &array[TRAINED], &array[CHUNK_FEATURES], &array[CHUNK_PLACE], &places, &first, &rate,
+            &classifier, &spent) ||
         !read_network(shape, &net))
         return NULL;
     const struct instruction_set set = set_named(name);
-    const Py_ssize_t width[NUM_CHUNK_BUFFERS + 1] = {4, 4, 4, 8, 8, 1, 1, 4, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8};
+    const Py_ssize_t width[NUM_CHUNK_BUFFERS + 1] = {
+        4, 4, 4, 8, 8, 1, 1, 4, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 1, 8, 8};
     const int written = 1 << STATE | 1 << GRADIENT | 1 << SCRATCH | 1 << KEPT | 1 << TOTAL | 1 << COUNT | 1 << LOSS |
-                        1 << LOST | 1 << NUM_CHUNK_BUFFERS;
+                        1 << LOST | 1 << CHUNK_FEATURES | 1 << NUM_CHUNK_BUFFERS;
     const int count = NUM_CHUNK_BUFFERS + (spent != Py_None);
     PyObject *all[NUM_CHUNK_BUFFERS + 1];
     memcpy(all, array, sizeof array);
@@ -968,6 +1117,9 @@ static PyObject *train_chunk(PyObject *self, PyObject *arguments) {
         .last = buffer[LAST].buf,
         .keep = buffer[KEEP].buf,
         .row = buffer[ROW].buf,
+        .trained = buffer[TRAINED].buf,
+        .place = buffer[CHUNK_PLACE].len ? buffer[CHUNK_PLACE].buf : NULL,
+        .places = places,
         .received = buffer[RECEIVED].buf,
         .weight = buffer[WEIGHT].buf,
         .total = buffer[TOTAL].buf,
@@ -980,7 +1132,7 @@ static PyObject *train_chunk(PyObject *self, PyObject *arguments) {
     };
     const char *problem = trouble(&net, buffer, NUM_BUFFERS, offset, &set);
     if (!problem)
-        problem = chunk_trouble(&chunk, buffer);
+        problem = chunk_trouble(&net, &chunk, buffer);
     if (!problem && chunk.spent_s && buffer[NUM_CHUNK_BUFFERS].len != 16)
         problem = LENGTHS;
     if (!problem && !(chunk.rate > 0.0f))
@@ -1004,7 +1156,8 @@ static PyObject *train_chunk(PyObject *self, PyObject *arguments) {
         Py_BEGIN_ALLOW_THREADS
         finite = chunk_of_devices(
             &net, &set, scratch, &chunk, (float *)(((uintptr_t)memory + 63) / 64 * 64), buffer[GRADIENT].buf, offset,
-            buffer[X].buf, buffer[Y].buf, buffer[BATCH].buf, keeps ? &kept : NULL, (int32_t *)(memory + states));
+            buffer[X].buf, buffer[Y].buf, buffer[BATCH].buf, keeps ? &kept : NULL,
+            (char *)(((uintptr_t)buffer[CHUNK_FEATURES].buf + 63) / 64 * 64), (int32_t *)(memory + states));
         Py_END_ALLOW_THREADS
     }
     PyMem_Free(memory);
@@ -1084,8 +1237,10 @@ static PyMethodDef methods[] = {
     {"instruction_sets", instruction_sets, METH_NOARGS, "Those of this CPU that the kernel can use, fastest first."},
     {"scratch_bytes", scratch_bytes, METH_VARARGS, "(channels, height, width, hidden, classes) -> bytes of memory."},
     {"gradient", gradient, METH_VARARGS,
-     "(instruction set, shape, offsets, state, gradient, x, y, batch, scratch[, kept, classifier alone]) -> mean loss "
-     "of the minibatch."},
+     "(instruction set, shape, offsets, state, gradient, x, y, batch, scratch[, kept, is a probe, trained, "
+     "features, places, images]) -> mean loss of the minibatch."},
+    {"feature_bytes", feature_bytes, METH_VARARGS,
+     "(shape, trained, images) -> bytes of memory for the inputs of the lowest trained layer; begins all zero."},
     {"kept_bytes", kept_bytes, METH_VARARGS,
      "(shape, images) -> bytes of memory in which a gradient of the classifier leaves its maps; 0 if there are too many."},
     {"add_scaled", add_scaled, METH_VARARGS,
@@ -1097,8 +1252,8 @@ static PyMethodDef methods[] = {
      "mask. With a factor, values rank by factor * |value| and ties by |tie|."},
     {"train_chunk", train_chunk, METH_VARARGS,
      "(instruction set, shape, offsets, state, gradient, x, y, samples, scratch, kept, received, ends of minibatches, "
-     "last minibatches, keep, starts of rows, weights, total, counts, losses, lost, first prunable, learning rate, "
-     "classifier alone, spent seconds or None) -> whether all numbers to choose by are finite, else sums are unfinished."},
+     "last minibatches, keep, starts of rows, weights, total, counts, losses, lost, trained, features, places, images, first "
+     "prunable, learning rate, classifier alone, spent seconds or None) -> whether all numbers to choose by are finite, else sums are unfinished."},
     {"hold", hold, METH_VARARGS, "(instruction set, weights, mask): zeroes the rest -> the sum of its squares."},
     {"multiply", multiply, METH_VARARGS, "(instruction set, values, mask): values *= mask."},
     {"add_state", add_state, METH_VARARGS,

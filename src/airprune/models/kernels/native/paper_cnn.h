@@ -269,13 +269,18 @@ static float NAME(product)(const float *left, const float *right, long blocks) {
     return sum[0];
 }
 
-/* Fully connected layers, up to the scores of the classes; returns the largest. */
-static float NAME(scores)(const struct network *net, const struct weights *w, struct activations *a) {
-    const long features = 64 * net->cells2, hidden = net->hidden;
-    for (long unit = 0; unit < hidden; unit++) {
+/* The hidden units. */
+static void NAME(hidden_layer)(const struct network *net, const struct weights *w, struct activations *a) {
+    const long features = 64 * net->cells2;
+    for (long unit = 0; unit < net->hidden; unit++) {
         float value = w->bias_fc1[unit] + NAME(product)(w->fc1 + unit * features, a->map2, net->cells2);
         a->hidden[unit] = value <= 0.0f ? 0.0f : value;
     }
+}
+
+/* The scores of the classes from the hidden units; returns the largest. */
+static float NAME(scores)(const struct network *net, const struct weights *w, struct activations *a) {
+    const long hidden = net->hidden;
     float largest = -INFINITY;
     for (long k = 0; k < net->classes; k++) {
         a->score[k] = w->bias_fc2[k];
@@ -286,9 +291,11 @@ static float NAME(scores)(const struct network *net, const struct weights *w, st
     return largest;
 }
 
-/* Loss, and backwards to the second layer's output, whose gradient is left in `a`. */
+/* Loss, and backwards as far as something is trained: to the second layer's output, whose gradient is left in `a`, if
+   convolutions are. */
 static double NAME(classifier)(
-    const struct network *net, const struct weights *w, struct activations *a, struct sums *g, long label, float share
+    const struct network *net, const struct weights *w, struct activations *a, struct sums *g, long label, float share,
+    unsigned trained
 ) {
     const long features = 64 * net->cells2, hidden = net->hidden, classes = net->classes;
     const float largest = NAME(scores)(net, w, a);
@@ -305,7 +312,12 @@ static double NAME(classifier)(
             a->hidden_gradient[unit] = fmaf(slope, w->fc2[at], a->hidden_gradient[unit]);
         }
     }
-    memset(a->gradient2, 0, features * sizeof(float));
+    const double loss = log(norm) + largest - a->score[label];
+    if (!(trained & BELOW_FC2))
+        return loss;
+    const int sums = (trained & 1 << FC1) != 0, goes_on = (trained & CONVOLUTIONS) != 0;
+    if (goes_on)
+        memset(a->gradient2, 0, features * sizeof(float));
     for (long unit = 0; unit < hidden; unit++) {
         if (a->hidden[unit] <= 0.0f)
             continue;
@@ -313,12 +325,19 @@ static double NAME(classifier)(
         g->bias_fc1[unit] += slope;
         const vector *weight = (const vector *)(w->fc1 + unit * features), *map = (const vector *)a->map2;
         vector *sum = (vector *)(g->fc1 + unit * features), *gradient = (vector *)a->gradient2;
-        for (long i = 0; i < features / LANES; i++) {
-            sum[i] += slope * map[i];
-            gradient[i] += slope * weight[i];
-        }
+        if (sums && goes_on)
+            for (long i = 0; i < features / LANES; i++) {
+                sum[i] += slope * map[i];
+                gradient[i] += slope * weight[i];
+            }
+        else if (sums)
+            for (long i = 0; i < features / LANES; i++)
+                sum[i] += slope * map[i];
+        else if (goes_on)
+            for (long i = 0; i < features / LANES; i++)
+                gradient[i] += slope * weight[i];
     }
-    return log(norm) + largest - a->score[label];
+    return loss;
 }
 
 /* The second layer's winners that have a gradient: by cell and place in it, 0 to 3, their channels; and by channel the
@@ -465,18 +484,25 @@ static void NAME(first_weights)(const struct network *net, struct activations *a
     }
 }
 
+/* One image from the layer `first`, whose input is known, to the loss, and backwards to what is trained. */
 static double NAME(one_image)(
     const struct network *net, const struct weights *w, struct activations *a, struct sums *g, long label, float share,
-    enum extent extent
+    int first, unsigned trained
 ) {
-    if (extent != FROM_CLASSIFIER) {
+    if (first <= LAYER_CONV1)
         NAME(first_layer)(net, w, a);
+    else if (first == LAYER_CONV2 && a->finds_blank)
+        NAME(look)(net, a);
+    if (first <= LAYER_CONV2)
         NAME(second_layer)(net, w, a);
-    }
-    const double loss = NAME(classifier)(net, w, a, g, label, share);
-    if (extent != TO_CLASSIFIER) {
+    if (first <= LAYER_FC1)
+        NAME(hidden_layer)(net, w, a);
+    const double loss = NAME(classifier)(net, w, a, g, label, share, trained);
+    if (trained & CONVOLUTIONS)
         NAME(list_winners)(net, a, g);
+    if (trained & 1 << CONV2)
         NAME(second_weights)(net, a, g);
+    if (trained & CONVOLUTION1) {
         NAME(second_input)(net, w, a);
         NAME(first_weights)(net, a, g);
     }
@@ -487,6 +513,7 @@ static double NAME(one_image)(
 static void NAME(forward)(const struct network *net, const struct weights *w, struct activations *a) {
     NAME(first_layer)(net, w, a);
     NAME(second_layer)(net, w, a);
+    NAME(hidden_layer)(net, w, a);
     NAME(scores)(net, w, a);
 }
 

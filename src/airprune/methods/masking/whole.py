@@ -1,0 +1,26 @@
+"""No masks: a device holds, trains and sends the whole model, or the part of its layers that a plan says."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from airprune.components.component import ModelShape
+from airprune.methods.masking.base import WHOLE, DeviceView, Masking, SubModel, Values
+
+
+class Whole(Masking):
+    """The whole model."""
+
+    name = "whole"
+    summary = "no masks: whole models, or the upper layers where the scheme plans parts"
+    source = "own"
+    fully_open: ClassVar = {}
+    by_data: ClassVar[bool] = False
+    whole_units: ClassVar[bool] = True
+
+    def bounds(self, shape: ModelShape, values: Values) -> tuple[int, int]:
+        """Nothing is pruned: a device that cannot send the whole model is excluded, unless parts are planned."""
+        return shape.prunable_weights, shape.prunable_weights
+
+    def choose(self, view: DeviceView) -> SubModel:
+        return WHOLE

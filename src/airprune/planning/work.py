@@ -1,0 +1,312 @@
+"""Plans the work of devices: trained part, local steps, bits per weight and bandwidth share together.
+
+Per edge, choose for every device n one option o = (part d, steps τ, level q) and a share b:
+
+    maximise   Σ_n c_n V_d g(τ) (1 − E_q)
+    subject to t_n(τ) κ_d − (t_n(τ) − t_n)⁺ φ_d + x_n + (R_q W_d + e_n) / (b_n r_n) ≤ T,   Σ_n b_n ≤ 1
+
+t_n(τ) are the seconds of τ local steps with the whole model, t_n those of one pass over the samples. Part d takes the
+share κ_d of them, and φ_d less from the second pass on, if it keeps the outputs of its frozen layers; W_d are the
+weights that it trains and sends. V_d is the value of training that part and g the progress of τ steps, which has diminishing
+returns. The smallest share of an option is b = (R_q W_d + e) / (r (T − c)) with its compute time c, so this is a
+multiple-choice knapsack with one price per edge: see `multiple_choice`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from operator import attrgetter
+from typing import Any
+
+import numpy as np
+
+from airprune.planning.edges import EdgeGroups
+from airprune.planning.multiple_choice import Choice, choose_options
+from airprune.planning.problem import PlanProblem
+from airprune.planning.tradeoff import ROUNDING_MARGIN
+from airprune.planning.work_model import WorkModel
+
+Array = np.ndarray
+
+# Where parts × steps × devices are more than this, steps are not tried one by one.
+_MOST_STEPS = 1_000_000
+# Devices that are planned together, if their edges are smaller.
+_CHUNK_DEVICES = 4096
+# Shares of the deadline that are tried for the upload then; the steps are what the rest allows.
+WINDOWS = (0.7, 0.3, 0.1, 0.02)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Options:
+    """All options of all devices.  Each [num_options, num_devices] or broadcasts to it
+
+    Attributes:
+      part, steps, level: of each option.
+      seconds, bits: compute time and upload.
+      share: the smallest bandwidth share with which it meets the deadline; infinite if it never does.
+      value: what it is worth.
+    """
+
+    part: Array
+    steps: Array
+    level: Array
+    seconds: Array
+    bits: Array
+    share: Array
+    value: Array
+
+
+def work_options(problem: PlanProblem, work: WorkModel, *, every_step: bool = True) -> Options:
+    """Returns the options of every device within the deadline.
+
+    Args:
+      every_step: whether all numbers of steps are options; else those that leave one of `WINDOWS` for the upload.
+    """
+    levels, bits_per_weight, error = _levels(problem)
+    parts, most = len(work.part_cost), int(work.most_steps.max())
+    per_part = most if every_step else len(WINDOWS)
+    shape = (parts, per_part, len(levels), problem.num_devices)
+    steps = np.empty((parts, per_part, 1, problem.num_devices), dtype=np.int64)
+    part = np.arange(parts)[:, None, None, None]
+    if every_step:
+        steps[:] = np.arange(1, most + 1)[:, None, None]
+    else:
+        left_s = (1.0 - np.array(WINDOWS)[:, None, None]) * problem.deadline_s
+        steps[:] = np.maximum(work.steps_within(left_s, part), 1)
+    seconds = work.seconds(steps, part)
+    weights = work.part_weights[:, None, None, None]
+    bits = bits_per_weight[:, None] * weights + problem.fixed_bits
+    left_s = problem.deadline_s - seconds
+    with np.errstate(divide="ignore", invalid="ignore"):
+        share = bits / (problem.full_band_rate_bps * left_s) * (1.0 + ROUNDING_MARGIN)
+        possible = (left_s > 0.0) & (problem.full_band_rate_bps > 0.0) & (steps <= work.most_steps)
+    share = np.where(possible, share, np.inf)
+    value = work.part_value[:, None, None, None] * work.progress[np.minimum(steps, most)]
+    value = value * (1.0 - error)[:, None] * problem.objective_weight
+
+    def flat(array: Array) -> Array:
+        return np.broadcast_to(array, shape).reshape(-1, problem.num_devices)
+
+    def label(array: Array) -> Array:
+        return np.broadcast_to(array, shape[:3]).reshape(-1, 1)
+
+    return Options(
+        part=label(np.arange(parts)[:, None, None]),
+        steps=flat(steps),
+        level=label(levels),
+        seconds=flat(seconds),
+        bits=flat(bits),
+        share=flat(share),
+        value=flat(value),
+    )
+
+
+def _levels(problem: PlanProblem) -> tuple[Array, Array, Array]:
+    """Returns (index, bits per weight, error) of the levels that may be chosen: those on the ladder's hull."""
+    ladder = problem.ladder
+    if ladder is None:
+        per_weight = np.max(problem.bits_per_weight, keepdims=True)
+        return np.zeros(1, dtype=np.int64), per_weight, np.zeros(1)
+    return ladder.hull, ladder.bits_per_weight[ladder.hull], ladder.error[ladder.hull]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class PlannedWork:
+    """The chosen work of every device, and the choice it comes from.  Arrays [num_devices]"""
+
+    choice: Choice
+    part: Array
+    steps: Array
+    level: Array
+    seconds: Array
+
+
+def plan_work(
+    problem: PlanProblem,
+    work: WorkModel,
+    *,
+    coverage: int = 0,
+    rotate: bool = True,
+    exact: bool = True,
+    every_step: bool | None = None,
+) -> PlannedWork:
+    """Returns the best work of all devices.
+
+    Args:
+      coverage: devices of every edge that train the whole model, and so every layer, as far as the deadline allows.
+      rotate: whether devices take turns where too few would choose to; else those whom it costs the least.
+      exact: whether small edges are solved to the optimum.
+      every_step: as for `work_options`; None: all numbers of steps, unless that is too many.
+    """
+    groups = problem.groups
+    if every_step is None:
+        every_step = len(work.part_cost) * int(work.most_steps.max()) * problem.num_devices <= _MOST_STEPS
+    settings = {"coverage": coverage, "rotate": rotate, "exact": exact, "every_step": every_step}
+    chunks = _edge_chunks(groups)
+    if len(chunks) == 1:
+        return _plan_edges(problem, work, **settings)
+    order = np.arange(problem.num_devices) if groups.order is None else groups.order
+    planned = [
+        _plan_edges(problem.subset(at), work.subset(at), **settings) for at in (order[chunk] for chunk in chunks)
+    ]
+    choice = Choice(
+        **{name: groups.restore(_joined(planned, "choice", name)) for name in ("option", "share", "value", "least")},
+        **{name: _joined(planned, "choice", name) for name in ("total", "bound", "price")},
+    )
+    names = [field.name for field in fields(PlannedWork) if field.name != "choice"]
+    return PlannedWork(choice=choice, **{name: groups.restore(_joined(planned, name)) for name in names})
+
+
+def _joined(planned: Sequence[PlannedWork], *path: str) -> Array:
+    return np.concatenate([attrgetter(".".join(path))(part) for part in planned])
+
+
+def _edge_chunks(groups: EdgeGroups) -> list[slice]:
+    """Returns runs of whole edges, in the order of the groups, whose devices fit the processor's cache together."""
+    ends = groups.starts + groups.counts
+    chunks, start = [], 0
+    while start < ends[-1]:
+        last = max(int(np.searchsorted(ends, start + _CHUNK_DEVICES, side="right")) - 1, 0)
+        stop = int(ends[last]) if ends[last] > start else int(ends[np.searchsorted(ends, start, side="right")])
+        chunks.append(slice(start, stop))
+        start = stop
+    return chunks
+
+
+def _plan_edges(
+    problem: PlanProblem, work: WorkModel, *, coverage: int, rotate: bool, exact: bool, every_step: bool
+) -> PlannedWork:
+    options = work_options(problem, work, every_step=every_step)
+    groups = problem.groups
+    choice = choose_options(groups, options.share, options.value, exact=exact)
+    if coverage:
+        covered = _cover(problem, work, options, choice, coverage=coverage, rotate=rotate)
+        if covered is not options:
+            retried = choose_options(groups, covered.share, covered.value, exact=exact)
+            choice = _where_it_fits(groups, retried, choice)
+    return _chosen(options, choice)
+
+
+def _chosen(options: Options, choice: Choice) -> PlannedWork:
+    option = np.maximum(choice.option, 0)
+    devices = np.arange(len(option))
+    part = options.part[option, 0]
+    return PlannedWork(
+        choice=choice,
+        part=part,
+        steps=options.steps[option, devices],
+        level=options.level[option, 0],
+        seconds=options.seconds[option, devices],
+    )
+
+
+def _cover(
+    problem: PlanProblem, work: WorkModel, options: Options, choice: Choice, *, coverage: int, rotate: bool
+) -> Options:
+    """Returns the options of edges with too few whole models restricted, so that `coverage` devices train it."""
+    groups, devices = problem.groups, np.arange(problem.num_devices)
+    is_whole = options.part[:, 0] == 0
+    trains_all = is_whole[np.maximum(choice.option, 0)] & (choice.option >= 0)
+    short = coverage - np.minimum(groups.sum(trains_all.astype(np.int64)), coverage)
+    cheapest = options.share[is_whole].min(axis=0)
+    can = np.isfinite(cheapest) & ~trains_all & (choice.option >= 0)
+    if not short.any() or not can.any():
+        return options
+    if rotate:
+        # From round to round the turn moves on by one device of each edge.
+        place = groups.restore(np.arange(len(devices)) - groups.repeat(groups.starts))
+        preference = (place - work.round_index) % groups.spread(groups.counts)
+    else:
+        price = groups.spread(choice.price)
+        profit = np.where(np.isfinite(options.share), options.value - price * options.share, -np.inf)
+        preference = profit.max(axis=0) - profit[is_whole].max(axis=0)
+    preference = np.where(can, preference, np.inf)
+    edge = groups.spread(np.arange(groups.num_edges))
+    order = np.lexsort((preference, edge))
+    rank = np.empty(len(devices), dtype=np.int64)
+    rank[order] = np.arange(len(devices)) - np.repeat(groups.starts, groups.counts)
+    forced = trains_all | (can & (rank < short[edge]))
+    forced &= (short > 0)[edge]
+    share = np.where(forced & ~is_whole[:, None], np.inf, options.share)
+    return replace(options, share=share)
+
+
+def _where_it_fits(groups: EdgeGroups, first: Choice, second: Choice) -> Choice:
+    """Returns the first choice on edges that have one, and the second elsewhere."""
+    edges, devices = first.fits, groups.spread(first.fits)
+    return Choice(
+        **{
+            name: np.where(devices, getattr(first, name), getattr(second, name))
+            for name in ("option", "share", "value", "least")
+        },
+        **{name: np.where(edges, getattr(first, name), getattr(second, name)) for name in ("total", "bound", "price")},
+    )
+
+
+def least_work(problem: PlanProblem, work: WorkModel) -> PlanProblem:
+    """Returns the problem of one step of the least part at the cheapest level, with nothing to choose.
+
+    No option takes less time or fewer bits, so it decides which devices block an edge, and the smallest deadline.
+    """
+    _, bits_per_weight, _ = _levels(problem)
+    return replace(
+        problem,
+        seconds_per_weight=0.0,
+        extra_seconds=work.seconds(np.ones(problem.num_devices, dtype=np.int64), -1),
+        bits_per_weight=0.0,
+        fixed_bits=bits_per_weight[0] * work.part_weights[-1] + problem.fixed_bits,
+        ladder=None,
+        work=None,
+    )
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Worth:
+    """What more of a resource would buy, in units of the value.
+
+    Attributes:
+      per_bandwidth: value of one more unit of each edge's bandwidth: λ, by the envelope theorem.  [num_edges]
+      per_second: value of each edge's next second of the deadline at the same work: Σ λ b / (T − c).  [num_edges]
+      of_deadline: value that a longer deadline adds at today's price, with all options open.  [num_edges]
+      of_cpu: value that a faster CPU adds, device by device, at today's price.  [num_devices]
+    """
+
+    per_bandwidth: Array
+    per_second: Array
+    of_deadline: Array
+    of_cpu: Array
+
+
+def worth(
+    problem: PlanProblem, work: WorkModel, planned: PlannedWork, *, more_seconds: float = 1.0, faster: Any = 2.0
+) -> Worth:
+    """Returns shadow prices of a plan.
+
+    λ is exact for the linear relaxation. A finite change is valued at today's price: Σ max(v − λ b) with it, less the
+    same without. The relaxation's own gain is never more, since λ is one price that bounds it.
+
+    Args:
+      more_seconds: how much longer the deadline would be, for `of_deadline`.
+      faster: factor of each device's CPU frequency, for `of_cpu`.  [num_devices] or one for all
+    """
+    price = problem.groups.spread(np.nan_to_num(planned.choice.price, nan=0.0))
+    left_s = problem.deadline_s - planned.seconds
+    now = _profit(problem, work, price)
+    later = replace(problem, deadline_s=problem.deadline_s + more_seconds)
+    factor = np.broadcast_to(np.asarray(faster, dtype=np.float64), (problem.num_devices,))
+    quick = replace(work, epoch_s=work.epoch_s / factor, step_s=work.step_s / factor, extra_s=work.extra_s / factor)
+    return Worth(
+        per_bandwidth=planned.choice.price,
+        per_second=problem.groups.sum(price * planned.choice.share / left_s),
+        of_deadline=problem.groups.sum(_profit(later, work, price) - now),
+        of_cpu=_profit(problem, quick, price) - now,
+    )
+
+
+def _profit(problem: PlanProblem, work: WorkModel, price: Array) -> Array:
+    """Returns max over the options of v − λ b.  [num_devices]"""
+    options = work_options(problem, work)
+    possible = np.isfinite(options.share)
+    profit = np.where(possible, options.value - price * np.where(possible, options.share, 0.0), -np.inf)
+    return np.asarray(profit.max(axis=0))

@@ -1,0 +1,80 @@
+"""The part of its model that a device trains: what its gradients are computed of, and what stays as it was received."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from airprune.errors import InvalidValue
+from airprune.methods.masking.base import SubModel
+from airprune.models.kernels.base import TrainedPart, visited_again
+from airprune.models.layout import LocalModel
+
+if TYPE_CHECKING:
+    from airprune.rounds.local import Device
+
+Array = np.ndarray
+
+
+def trained_part(model: LocalModel, sub_model: SubModel) -> TrainedPart | None:
+    """Returns what a device trains of its model; None for everything.
+
+    Beside the layers below `first_trained`, those prunable tensors are left out of which no weight moves: their gradient
+    would be masked. Only where the device holds them all: a pruned weight is 0 with a sign, which steps by 0 may change.
+    """
+    first = sub_model.first_trained
+    if not first and (sub_model.moves is None or sub_model.held is not None):
+        return None
+    if not 0 <= first < model.shape.num_layers:
+        rule = f"must be the number of one of the model's {model.shape.num_layers} layers, counted from 0"
+        raise InvalidValue("SubModel.first_trained", rule, first)
+    still = set[str]()
+    if sub_model.moves is not None and sub_model.held is None and _masks_alone(sub_model):
+        still = {layer.name for layer in model.layers if not np.any(sub_model.moves[layer.span])}
+    above = [part.start < model.num_parameters and part.layer >= first for part in model.parts]
+    tensors = [is_above and part.name not in still for part, is_above in zip(model.parts, above, strict=True)]
+    if not any(tensors):  # which no kernel computes
+        tensors = above
+    if not first and tensors == above:
+        return None
+    return TrainedPart(tensors=tuple(tensors), first_trained=first)
+
+
+def _masks_alone(sub_model: SubModel) -> bool:
+    """True if gradients are used for nothing but steps of the weights that move."""
+    uses_all = sub_model.forward is not None or sub_model.teaches or sub_model.collect
+    return not uses_all and sub_model.scale is None
+
+
+def with_features(device: Device, part: TrainedPart, batches: Sequence[Array]) -> TrainedPart:
+    """Returns the part with features of the round's samples, where they are visited again and the memory suffices."""
+    most_bytes = device.feature_bytes
+    samples = visited_again(batches) if most_bytes and part.first_trained else None
+    return part if samples is None else device.gradient.keep_features(part, samples, most_bytes)
+
+
+class Frozen:
+    """The entries of a state below the first trained layer, which a round leaves as they were received.
+
+    Attributes:
+      moving: a stretch of the parameters that has all that may move.
+    """
+
+    def __init__(self, model: LocalModel, first_trained: int) -> None:
+        self._num_parameters = model.num_parameters
+        self._tensors = [slice(part.start, part.stop) for part in model.parts if part.layer < first_trained]
+        trained = [part for part in model.parts if part.layer >= first_trained and part.start < model.num_parameters]
+        self.moving = slice(min(part.start for part in trained), max(part.stop for part in trained))
+
+    def clear(self, gradient: Array) -> None:
+        """Zeroes their gradient, which decay and objectives may have added to."""
+        for tensor in self._tensors:
+            gradient[tensor] = 0.0
+
+    def restore_buffers(self, state: Array, received: Array) -> None:
+        """Takes back what forward passes of the whole model, as those of a probe, have made of running means."""
+        for tensor in self._tensors:
+            if tensor.start >= self._num_parameters:
+                state[tensor] = received[tensor]
