@@ -19,8 +19,9 @@ Array = np.ndarray
 
 # Sums of a million shares may lose this much to rounding, so it stays unallocated.
 ROUNDING = 1e-12
-# Single changes that fill an edge.
+# Single changes that fill an edge; where it is not solved exactly, what they add after the first few is not seen.
 _MOST_FILLS = 64
+_FEW_FILLS = 2
 # An edge with more devices than this, or more partial sums at a time, is not solved exactly.
 _EXACT_DEVICES = 64
 _EXACT_EDGES = 200
@@ -90,9 +91,10 @@ def choose_options(groups: EdgeGroups, share: Array, value: Array, *, exact: boo
     spare = 1.0 - ROUNDING - needed
     base = groups.sum(value[first, devices])
     option, room, bound, price = _take_steps(first, steps, edge, np.where(fits, np.maximum(spare, 0.0), 0.0), base)
-    option = _fill(edge, share, value, option, room, fits)
+    exact = exact and groups.num_edges <= _EXACT_EDGES and int(groups.counts.max()) <= _EXACT_DEVICES
+    option = _fill(edge, share, value, option, room, fits, most=_MOST_FILLS if exact else _FEW_FILLS)
     reached = groups.sum(value[option, devices])
-    if exact and groups.num_edges <= _EXACT_EDGES and groups.counts.max() <= _EXACT_DEVICES:
+    if exact:
         for k in np.flatnonzero(fits & _above(bound, reached)):
             members = np.flatnonzero(edge == k)
             points = share[:, members], value[:, members]
@@ -185,11 +187,11 @@ def _short(numbers: Array, limit: int) -> Array:
     return numbers.astype(np.uint16) if limit <= 2**16 else numbers
 
 
-def _fill(edge: Array, share: Array, value: Array, option: Array, room: Array, fits: Array) -> Array:
+def _fill(edge: Array, share: Array, value: Array, option: Array, room: Array, fits: Array, *, most: int) -> Array:
     """Makes the single changes that gain the most within the room that is left, one per edge at a time."""
     option, room = option.copy(), room.copy()
     at = np.flatnonzero(fits[edge])
-    for _ in range(_MOST_FILLS):
+    for _ in range(most):
         if not len(at):
             break
         best, gain = _best_within(share, value, at, option[at], room[edge[at]])
@@ -201,7 +203,9 @@ def _fill(edge: Array, share: Array, value: Array, option: Array, room: Array, f
         device, chosen = at[winner], best[winner]
         room[edge[device]] -= share[chosen, device] - share[option[device], device]
         option[device] = chosen
-        at = np.flatnonzero(np.isin(edge, edge[device]))
+        changed = np.zeros(len(room), dtype=bool)
+        changed[edge[device]] = True
+        at = np.flatnonzero(changed[edge])
     return option
 
 

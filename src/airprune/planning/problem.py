@@ -13,7 +13,7 @@ from airprune.errors import InvalidValue
 from airprune.planning.compression_levels import Codes, Ladder
 from airprune.planning.edges import EdgeGroups
 from airprune.planning.limits import DeviceLimits
-from airprune.planning.work_model import WorkModel
+from airprune.planning.work_model import WorkModel, one_or
 from airprune.wireless.latency import kept_weights
 
 Array = np.ndarray
@@ -109,7 +109,8 @@ class PlanProblem:
 
     def subset(self, kept: Any) -> PlanProblem:
         """Returns the problem of some of its devices: a mask, or their positions in the new order."""
-        arrays = {f.name: getattr(self, f.name)[kept] for f in fields(self) if f.name not in _NOT_ARRAYS}
+        given = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in _NOT_ARRAYS}
+        arrays = {name: one_or(array, kept) for name, array in given.items()} | {"edge": self.edge[kept]}
         limits = None if self.limits is None else self.limits.subset(kept)
         blocks = None if self.block_rate_bps is None else self.block_rate_bps[kept]
         return PlanProblem(

@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 
 from airprune.planning.edges import EdgeGroups
+from airprune.planning.feasibility import blocking_devices, min_deadline_s
 from airprune.planning.multiple_choice import Choice, choose_options
 from airprune.planning.problem import PlanProblem
 from airprune.planning.tradeoff import ROUNDING_MARGIN
@@ -32,9 +33,9 @@ Array = np.ndarray
 # Where parts × steps × devices are more than this, steps are not tried one by one.
 _MOST_STEPS = 1_000_000
 # Devices that are planned together, if their edges are smaller.
-_CHUNK_DEVICES = 4096
+_CHUNK_DEVICES = 8192
 # Shares of the deadline that are tried for the upload then; the steps are what the rest allows.
-WINDOWS = (0.7, 0.3, 0.1, 0.02)
+WINDOWS = (0.5, 0.15, 0.03)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -113,13 +114,21 @@ def _levels(problem: PlanProblem) -> tuple[Array, Array, Array]:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class PlannedWork:
-    """The chosen work of every device, and the choice it comes from.  Arrays [num_devices]"""
+    """The chosen work of every device, and the choice it comes from.  Arrays [num_devices]
+
+    Attributes:
+      seconds: compute time.
+      blocking: devices to drop so that an infeasible edge has a plan.
+      min_deadline_s: the smallest deadline for which an edge has a plan.  [num_edges]
+    """
 
     choice: Choice
     part: Array
     steps: Array
     level: Array
     seconds: Array
+    blocking: Array
+    min_deadline_s: Array
 
 
 def plan_work(
@@ -154,8 +163,12 @@ def plan_work(
         **{name: groups.restore(_joined(planned, "choice", name)) for name in ("option", "share", "value", "least")},
         **{name: _joined(planned, "choice", name) for name in ("total", "bound", "price")},
     )
-    names = [field.name for field in fields(PlannedWork) if field.name != "choice"]
-    return PlannedWork(choice=choice, **{name: groups.restore(_joined(planned, name)) for name in names})
+    names = [field.name for field in fields(PlannedWork) if field.name not in ("choice", "min_deadline_s")]
+    return PlannedWork(
+        choice=choice,
+        min_deadline_s=_joined(planned, "min_deadline_s"),
+        **{name: groups.restore(_joined(planned, name)) for name in names},
+    )
 
 
 def _joined(planned: Sequence[PlannedWork], *path: str) -> Array:
@@ -185,10 +198,10 @@ def _plan_edges(
         if covered is not options:
             retried = choose_options(groups, covered.share, covered.value, exact=exact)
             choice = _where_it_fits(groups, retried, choice)
-    return _chosen(options, choice)
+    return _chosen(options, choice, least_work(problem, work))
 
 
-def _chosen(options: Options, choice: Choice) -> PlannedWork:
+def _chosen(options: Options, choice: Choice, least: PlanProblem) -> PlannedWork:
     option = np.maximum(choice.option, 0)
     devices = np.arange(len(option))
     part = options.part[option, 0]
@@ -198,6 +211,8 @@ def _chosen(options: Options, choice: Choice) -> PlannedWork:
         steps=options.steps[option, devices],
         level=options.level[option, 0],
         seconds=options.seconds[option, devices],
+        blocking=blocking_devices(least),
+        min_deadline_s=min_deadline_s(least),
     )
 
 

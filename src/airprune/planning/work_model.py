@@ -16,6 +16,11 @@ Array = np.ndarray
 _NO_TIME = 1e-200
 
 
+def one_or(array: Array, kept: Any) -> Array:
+    """Returns some entries of an array; of one that repeats a single number, that number."""
+    return array[0] if array.strides == (0,) and array.size else array[kept]
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class WorkModel:
     """The work that devices can do in one edge round.  Arrays [num_devices] or [num_parts]
@@ -78,7 +83,7 @@ class WorkModel:
         names = ("epoch_s", "step_s", "steps_per_epoch", "most_steps", "extra_s")
         if len(self.epoch_s) == 1:
             return self
-        return replace(self, **{name: getattr(self, name)[kept] for name in names})
+        return replace(self, **{name: one_or(getattr(self, name), kept) for name in names})
 
     def seconds(self, steps: Array, part: Array | int = 0) -> Array:
         """Returns t_n(τ) κ_d − (t_n(τ) − t_n)⁺ φ_d + x_n, where t_n(τ) are whole passes of t_n, then minibatches."""

@@ -259,7 +259,7 @@ class PlanSection(ChoiceSection):
     deadline_s: Positive | Literal["auto"] = Field(
         default=0.030,
         description="deadline T_th of an edge round, computation plus uplink; auto: the one with the least expected "
-        "time to accuracy, for schemes that choose compression levels",
+        "time to accuracy, for schemes that choose compression levels or work",
     )
     error_cost: Positive = Field(
         default=1.0,

@@ -11,13 +11,12 @@ from typing import Annotated, ClassVar
 import numpy as np
 from pydantic import Field
 
-from airprune.planning.feasibility import blocking_devices, min_deadline_s
 from airprune.planning.plan import Plan, Status
 from airprune.planning.problem import PlanProblem
 from airprune.planning.schemes.air_budget import AirBudget
 from airprune.planning.schemes.base import Allocation, Scheme, status_of_box
 from airprune.planning.tradeoff import ROUNDING_MARGIN
-from airprune.planning.work import least_work, plan_work
+from airprune.planning.work import plan_work
 from airprune.settings.section import MAX_COUNT, Count, Positive
 
 Array = np.ndarray
@@ -66,16 +65,16 @@ class Work(Scheme):
         if work is None:
             return AirBudget.model_construct().allocate(problem)
         planned = plan_work(problem, work, coverage=self.coverage, rotate=self.rotate, exact=exact)
-        choice, least, ladder = planned.choice, least_work(problem, work), problem.ladder
+        choice, ladder = planned.choice, problem.ladder
         return Allocation(
             share=_use_up(problem, choice.share),
             ratio=problem.min_pruning_ratio.copy(),
             status=np.where(choice.fits, str(Status.OK), status_of_box(problem, choice.least)),
             shadow_price=choice.price,
-            min_deadline_s=min_deadline_s(least),
+            min_deadline_s=planned.min_deadline_s,
             bits_per_weight=None if ladder is None else ladder.bits_per_weight[planned.level],
             code=None if ladder is None else planned.level,
-            blocking=blocking_devices(least),
+            blocking=planned.blocking,
             local_steps=planned.steps,
             first_trained=work.first_trained[planned.part],
             compute_s=planned.seconds,
