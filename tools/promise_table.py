@@ -43,7 +43,10 @@ SHOWN = {
     "topk-1": "largest 1 %: `topk-1`",
     "adaptive-bits": "bits, shares and deadline planned: `adaptive-bits`",
 }
-HEAD = "| | rate | accuracy % | difference to no pruning | time s | Mbit, all links | of these uplink | energy J |"
+COLUMNS = (
+    *("", "learning rate", "accuracy %", "difference to no pruning", "time s"),
+    *("Mbit, all links", "of these uplink", "energy J"),
+)
 MARKED = re.compile(r"(<!-- tuned -->\n)(?:.*?\n)??(<!-- end -->)", re.DOTALL)
 
 
@@ -98,7 +101,7 @@ def table(found: Mapping[str, Result]) -> str:
             f"{joules:.1f}",
         )
         rows.append(f"| {' | '.join(cells)} |")
-    return "\n".join([HEAD, "|---" * 8 + "|", *rows])
+    return "\n".join([f"| {' | '.join(COLUMNS)} |".replace("|  |", "| |"), "|---" * len(COLUMNS) + "|", *rows])
 
 
 def draw(found: Mapping[str, Result]) -> None:

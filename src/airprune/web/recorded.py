@@ -42,7 +42,7 @@ def overview() -> dict[str, Any]:
 
 
 def prices() -> list[dict[str, Any]]:
-    """Returns each method's tuned accuracy, its difference to no pruning, and its costs on the uplink."""
+    """Returns each method's tuned accuracy, its difference to no pruning, and its costs on all links."""
     header, *rows = _results()["promise"]["rows"]
     return [_price(dict(zip(header, row, strict=True))) for row in rows]
 
@@ -57,7 +57,7 @@ def _price(row: dict[str, str]) -> dict[str, Any]:
         "half_width": float(difference[2]) if difference and difference[2] else None,
         "rate": row["learning rate"],
         "time": row["time s"],
-        "bits": row["uplink Mbit"],
+        "bits": row["Mbit, all links"],
         "energy": row["energy J"],
     }
 

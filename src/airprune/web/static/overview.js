@@ -43,11 +43,11 @@ function showPrices() {
   const [paper, fair] = ["adaptive-pruning", "variance"].map((name) => prices.find(({ method }) => method.endsWith(name)));
   say(byId("price-words"), `With the paper’s allocation pruning costs accuracy: ${paper.difference} points against no pruning. With bandwidth `
     + `allocated fairly (variance) the difference is ${fair.difference} points for the same time and bits. Every method has its tuned `
-    + "learning rate; only the uplink is charged.");
+    + "learning rate; uplink, downlink and backhaul are charged.");
   byId("price-chart").replaceChildren(priceChart(prices));
-  byId("price-table").replaceChildren(dataTable(["method", "learning rate", "accuracy (%)", "difference (points)", "time (s)", "uplink (Mbit)", "energy (J)"],
+  byId("price-table").replaceChildren(dataTable(["method", "learning rate", "accuracy (%)", "difference (points)", "time (s)", "all links (Mbit)", "energy (J)"],
     prices.map((price) => [price.method, price.rate, price.accuracy, price.difference, price.time, price.bits, price.energy]),
-    { words: [0], caption: "Whole runs on the paper’s clock; uplink only" }));
+    { words: [0], caption: "Whole runs on the paper’s clock; all links charged" }));
   say(byId("price-about"), `${start.about_prices}. Recorded: docs/promise.md.`);
 }
 
