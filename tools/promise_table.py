@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from airprune.results.statistics import Estimate
+from airprune.studies.league.finished import ALL_LINKS
 from airprune.studies.league.folder import League
 from airprune.studies.league.ledger import read_ledger
 from airprune.studies.league.schedule import SCHEDULES
@@ -24,19 +25,25 @@ ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs/promise.md"
 FIGURE = ROOT / "docs/images/promise-tuned.png"
 LEDGER = ROOT / "docs/league-played.jsonl"
-KEYS = ("time_s", "uploaded_bits", "energy_j")
 REFERENCE = "no-pruning"
 SHOWN = {
-    "no-pruning": "no pruning",
+    "no-pruning": "no pruning, 64 bits",
     "adaptive-pruning": "the paper's: `adaptive-pruning`",
+    "minmax-pruning": "the paper's masks, fair shares: `minmax-pruning`",
+    "variance": "the paper's masks, fair shares: `variance`",
     "frozen-pruning": "`frozen-pruning`",
-    "variance": "`variance`",
-    "prunefl": "`prunefl`",
     "snip": "`snip`",
-    "fp32": "`fp32`, no pruning",
-    "bf16": "`bf16`, no pruning",
+    "prunefl": "`prunefl`",
+    "fp32": "no pruning, 32 bits: `fp32`",
+    "bf16": "no pruning, 16 bits: `bf16`",
+    "fixed-8": "no pruning, 8 bits: `fixed-8`",
+    "fixed-4": "no pruning, 4 bits: `fixed-4`",
+    "sign": "1 bit with error feedback: `sign`",
+    "stc": "sparse ternary 1/32: `stc`",
+    "topk-1": "largest 1 %: `topk-1`",
+    "adaptive-bits": "bits, shares and deadline planned: `adaptive-bits`",
 }
-HEAD = "| | learning rate | accuracy % | difference to no pruning | time s | uplink Mbit | energy J |"
+HEAD = "| | rate | accuracy % | difference to no pruning | time s | Mbit, all links | of these uplink | energy J |"
 MARKED = re.compile(r"(<!-- tuned -->\n)(?:.*?\n)??(<!-- end -->)", re.DOTALL)
 
 
@@ -63,13 +70,20 @@ def table(found: Mapping[str, Result]) -> str:
     reference = found[REFERENCE].runs
     rows = []
     for name, title in SHOWN.items():
+        if name not in found or not found[name].runs:
+            continue
         runs = found[name].runs
         last = {seed: run.tests[-1] for seed, run in runs.items()}
         accuracy = Estimate.of([100 * test.test_accuracy for test in last.values()])
         gap = Estimate.of(
             [100 * (test.test_accuracy - reference[seed].tests[-1].test_accuracy) for seed, test in last.items()]
         )
-        means = [float(np.mean([getattr(test, key) for test in last.values()])) for key in KEYS]
+        seconds = float(np.mean([test.time_s for test in last.values()]))
+        joules = float(np.mean([test.energy_j for test in last.values()]))
+        bits, uplink = (
+            float(np.mean([run.tests_by(link)[-1].uploaded_bits for run in runs.values()]))
+            for link in (ALL_LINKS, "uplink")
+        )
         difference = "–" if name == REFERENCE else f"{gap.mean:+.2f} ± {gap.half_width:.2f}".replace("-", "−")
         knobs = found[name].knobs
         assert knobs is not None
@@ -78,12 +92,13 @@ def table(found: Mapping[str, Result]) -> str:
             f"{knobs['train.learning_rate']:g}",
             f"{accuracy.mean:.2f} ± {accuracy.half_width:.2f}",
             difference,
-            f"{means[0]:.2f}",
-            f"{means[1] / 1e6:.0f}",
-            f"{means[2]:.1f}",
+            f"{seconds:.2f}",
+            f"{bits / 1e6:.0f}",
+            f"{uplink / 1e6:.0f}",
+            f"{joules:.1f}",
         )
         rows.append(f"| {' | '.join(cells)} |")
-    return "\n".join([HEAD, "|---" * 7 + "|", *rows])
+    return "\n".join([HEAD, "|---" * 8 + "|", *rows])
 
 
 def draw(found: Mapping[str, Result]) -> None:
@@ -94,9 +109,9 @@ def draw(found: Mapping[str, Result]) -> None:
     styles = {
         "no-pruning": ("#1d2330", "o", "no pruning, 64 bits"),
         "adaptive-pruning": ("#b3261e", "s", "the paper's: adaptive-pruning"),
-        "frozen-pruning": ("#8a5a00", "^", "frozen-pruning"),
-        "variance": ("#1f6f43", "D", "variance"),
+        "minmax-pruning": ("#1f6f43", "D", "its masks, fair shares: minmax-pruning"),
         "fp32": ("#3146a8", "v", "fp32, no pruning"),
+        "adaptive-bits": ("#8a5a00", "^", "adaptive-bits, no pruning"),
     }
     for name, (colour, marker, label) in styles.items():
         runs = found[name].runs.values()
@@ -115,7 +130,7 @@ def draw(found: Mapping[str, Result]) -> None:
             label=label,
         )
     ax.set(
-        xlabel="simulated time (s), paper's clock, uplink only",
+        xlabel="simulated time (s), paper's clock, all links charged",
         ylabel="test accuracy (%)",
         ylim=(30, 84),
         xlim=(0, None),

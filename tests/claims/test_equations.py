@@ -42,6 +42,10 @@ RUNS: dict[str, dict[str, Any]] = {
     "constants of Theorem 1": {"diagnostics__gradients": True, "rounds__edge_rounds": 1, **TIGHT},
     "counted FLOPs": {"clock__compute": "flops", "clock__flops_per_cycle": 1.0, **TIGHT},
     "moving devices": {"association__name": "best-rate", "rounds__edge_rounds": 1, **TIGHT},
+    **{
+        f"{way} downlink": {"radio__downlink": way, "clock__idle_power_w": 1.0, "rounds__edge_rounds": 1, **TIGHT}
+        for way in ("broadcast", "unicast")
+    },
     **{f"scheme {name}": {"plan__scheme": name, **TIGHT} for name in ("min-max", "variance", "energy")},
 }
 PAPER_CNN = {

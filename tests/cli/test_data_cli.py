@@ -31,7 +31,7 @@ def test_the_command_is_installed():
 def test_list_names_every_dataset(airprune, monkeypatch, tmp_path):
     monkeypatch.setenv("AIRPRUNE_DATA", str(tmp_path))
     _, out, _ = airprune("list", "--json")
-    assert [row["name"] for row in json.loads(out)] == ["mnist", "fashion-mnist", "cifar-10", "glyphs"]
+    assert [row["name"] for row in json.loads(out)] == ["mnist", "fashion-mnist", "cifar-10", "glyphs", "shakespeare"]
 
 
 def test_fetch_of_a_drawn_dataset_says_that_there_is_nothing_to_fetch(airprune):

@@ -45,7 +45,8 @@ def is_deployable(method: str) -> bool:
     scenario = scenario_of(method)
     method = Method.of(scenario)
     alone = not (method.topology.overrides(Topology.relay) or method.topology.overrides(Topology.due))
-    return alone and not method.selection.overrides(Selection.barrier) and scenario.train.steps_decay == "none"
+    changes_steps = scenario.train.steps_decay != "none" or method.scheme.chooses_work
+    return alone and not method.selection.overrides(Selection.barrier) and not changes_steps
 
 
 DEPLOYABLE = [name for name in ap.METHODS if is_deployable(name)]

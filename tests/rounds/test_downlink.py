@@ -25,6 +25,7 @@ from airprune.rounds.records import EdgeRecord, record_from
 from airprune.runs.driver import InProcess
 from airprune.simulation import run_rounds
 from airprune.studies.league.finished import statistics_of
+from airprune.studies.write_report import write_report
 from airprune.wireless.channel import Radio, downlink_rate_bps, full_band_rates
 from airprune.wireless.latency import broadcast_time_s, receive_energy_j, unicast_time_s
 from support.tiny import blobs, tiny_scenario
@@ -411,3 +412,13 @@ def test_a_run_in_memory_keeps_totals_through_its_state():
         records = list(run_rounds(experiment, engine, state))
     again = state.restored(state.arrays(), json.loads(json.dumps(state.facts())))
     assert again.totals == state.totals and again.totals.downlink_bits == records[-1]["downlink_bits"] > 0.0
+
+
+@pytest.mark.usefixtures("blank_pictures")
+def test_the_report_of_a_run_shows_downlinks_where_they_are_charged(tmp_path):
+    for downlink in ("none", "broadcast"):
+        folder = tmp_path / downlink
+        for _ in ap.run(tiny_scenario(radio__downlink=downlink), out=folder, dataset=blobs()):
+            pass
+        page = write_report(folder).read_text()
+        assert ("downlink (ms)" in page) == (downlink == "broadcast")

@@ -265,7 +265,10 @@ class LocalComponent(Component):
         return {}
 
     def report(self, run: LocalRun, before: Memory, after: Memory) -> Values:
-        """Returns arrays to be summed over all devices of the round, given the device's slots before and after."""
+        """Returns arrays to be summed over all devices of the round, given the device's slots before and after.
+
+        An array whose name ends in "/" is not summed: `Outcome.sums` has it under that name and the device's number.
+        """
         return {}
 
     def reported(self, shape: ModelShape) -> Mapping[str, ReportKind] | None:

@@ -13,6 +13,7 @@ from airprune.deployment.packing import ReportArrays, Station
 from airprune.deployment.protocol import airprune_pb2 as pb
 from airprune.deployment.run_definition import RunDefinition, state_digest
 from airprune.errors import WorkFailed
+from airprune.rounds.sums import name_in_sums
 from airprune.runs.measured import FATES
 from airprune.text import shown
 
@@ -89,7 +90,9 @@ def _check_sums(arrays: ReportArrays, counted: list[int], work: RunDefinition) -
     _must("kept_by", kept_by.dtype.kind == "i", "whole numbers", kept_by.dtype)
     most = int(kept_by.max(initial=0))
     _must("kept_by", kept_by.min(initial=0) >= 0 and most <= len(counted), f"between 0 and {len(counted)}", most)
-    shapes = None if work.reports is None else {name: shape for name, (_, shape) in work.reports.items()}
+    shapes = None
+    if work.reports is not None:
+        shapes = {name_in_sums(name, n): shape for name, (_, shape) in work.reports.items() for n in counted}
     for name, array in arrays.reports.items():
         fits = shapes is None or shapes.get(name) == array.shape
         _must(

@@ -28,7 +28,7 @@ class Outcome:
       latency_s: seconds until an upload is there, in time or not; NaN if the planner excluded the device.
       loss: mean training loss; NaN for a device that did not arrive.
       round_view: the round as the masking saw it, with the mean training loss; None where no model is at hand.
-      sums: arrays that devices reported, summed over all of them, by name.
+      sums: arrays that devices reported, summed over all of them, by name; those of single devices under their numbers.
       keep: whole prunable weights of each device's sub-model.
       shared: the array that the masking prepared for all devices.
       step: edge rounds since the start of the global round.

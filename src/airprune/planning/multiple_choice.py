@@ -84,18 +84,19 @@ def choose_options(groups: EdgeGroups, share: Array, value: Array, *, exact: boo
     first, steps = hull_steps(share, value)
     devices = np.arange(len(first))
     least = share[first, devices]
-    capacity = 1.0 - ROUNDING
     edge = groups.spread(np.arange(groups.num_edges))
-    spare = capacity - groups.sum(least)
-    fits = spare >= 0.0
+    needed = groups.sum(least)
+    fits = needed <= 1.0
+    spare = 1.0 - ROUNDING - needed
     base = groups.sum(value[first, devices])
-    option, room, bound, price = _take_steps(first, steps, edge, np.where(fits, spare, 0.0), base)
+    option, room, bound, price = _take_steps(first, steps, edge, np.where(fits, np.maximum(spare, 0.0), 0.0), base)
     option = _fill(edge, share, value, option, room, fits)
     reached = groups.sum(value[option, devices])
     if exact and groups.num_edges <= _EXACT_EDGES and groups.counts.max() <= _EXACT_DEVICES:
         for k in np.flatnonzero(fits & _above(bound, reached)):
             members = np.flatnonzero(edge == k)
             points = share[:, members], value[:, members]
+            capacity = max(1.0 - ROUNDING, float(needed[k]))
             option[members], proven = _optimum(*points, option[members], float(bound[k]), capacity)
             reached[k] = value[option[members], members].sum()
             if proven:
@@ -180,7 +181,7 @@ def _take_steps(
 
 
 def _short(numbers: Array, limit: int) -> Array:
-    """Returns whole numbers below the limit in 16 bits if they fit, which numpy sorts by radix: several times faster."""
+    """Returns whole numbers below the limit in 16 bits if they fit: numpy sorts those by radix, which is faster."""
     return numbers.astype(np.uint16) if limit <= 2**16 else numbers
 
 

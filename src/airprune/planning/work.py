@@ -7,9 +7,9 @@ Per edge, choose for every device n one option o = (part d, steps τ, level q) a
 
 t_n(τ) are the seconds of τ local steps with the whole model, t_n those of one pass over the samples. Part d takes the
 share κ_d of them, and φ_d less from the second pass on, if it keeps the outputs of its frozen layers; W_d are the
-weights that it trains and sends. V_d is the value of training that part and g the progress of τ steps, which has diminishing
-returns. The smallest share of an option is b = (R_q W_d + e) / (r (T − c)) with its compute time c, so this is a
-multiple-choice knapsack with one price per edge: see `multiple_choice`.
+weights that it trains and sends. V_d is the value of training that part and g the progress of τ steps, which has
+diminishing returns. The smallest share of an option is b = (R_q W_d + e) / (r (T − c)) with its compute time c, so this
+is a multiple-choice knapsack with one price per edge: see `multiple_choice`.
 """
 
 from __future__ import annotations
@@ -142,7 +142,7 @@ def plan_work(
     groups = problem.groups
     if every_step is None:
         every_step = len(work.part_cost) * int(work.most_steps.max()) * problem.num_devices <= _MOST_STEPS
-    settings = {"coverage": coverage, "rotate": rotate, "exact": exact, "every_step": every_step}
+    settings: dict[str, Any] = {"coverage": coverage, "rotate": rotate, "exact": exact, "every_step": every_step}
     chunks = _edge_chunks(groups)
     if len(chunks) == 1:
         return _plan_edges(problem, work, **settings)

@@ -88,7 +88,7 @@ def adam(learning_rate: float, momentum: float, weight_decay: float) -> Step:
 OPTIMISERS: dict[str, Callable[[float, float, float], Step]] = {"sgd": sgd, "adam": adam}
 
 
-def gradients_in_update(optimizer: str, momentum: float, num_steps: Array) -> Array:
+def gradients_in_update(optimizer: str, momentum: float, num_steps: Array | int) -> Array:
     """‖a‖₁: the sum of the factors with which the gradients of so many steps enter an update, over −η.
 
         (τ − m (1 − m^τ) / (1 − m)) / (1 − m),   without momentum τ

@@ -125,7 +125,8 @@ def chunk_sum(
         frozen = shape.frozen_below(upload.first_trained) if upload.first_trained else None
         add_child(aggregation, total, upload.state, upload.mask, task.weights[number], received, member, work, frozen)
         if upload.report or task.group is not None:
-            for name, array in {**upload.report, **_sent_by_group(task, number, upload, shape)}.items():
+            own = {name_in_sums(name, device): array for name, array in upload.report.items()}
+            for name, array in {**own, **_sent_by_group(task, number, upload, shape)}.items():
                 reports[name] = reports[name] + array if name in reports else array
         for name, kept in memory.items():
             kept.append(upload.memory[name])
@@ -137,6 +138,11 @@ def chunk_sum(
         reports=reports,
         memory={name: np.stack(kept) for name, kept in memory.items() if kept},
     )
+
+
+def name_in_sums(name: str, device: int) -> str:
+    """Returns the name under which the sums have a device's report: with its number, if it is of that device alone."""
+    return f"{name}{device}" if name.endswith("/") else name
 
 
 def _sent_by_group(task: TrainTask, number: int, upload: Upload, shape: ModelShape) -> dict[str, Array]:

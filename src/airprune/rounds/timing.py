@@ -149,11 +149,7 @@ def _indexed(value: Any, kept: Array, *, but: tuple[str, ...]) -> dict[str, Any]
 def time_round(context: PlanningContext, planned: PlannedRound, events: Events) -> TimedRound:
     """Returns times, energies and outcomes of a planned round."""
     in_plan, shape = planned.in_plan, context.shape
-    compute_s = training_s = planned.compute_s
-    if training_s is None:
-        training_s = context.training_s(planned.keep, planned.device, planned.cpu_hz, planned.charges)
-        probes = planned.charges.probe
-        compute_s = training_s + context.compute.probe_s(planned.device, planned.cpu_hz) if probes else training_s
+    compute_s, training_s = _compute_s(context, planned)
     powered_s = compute_s if context.compute.probe_takes_energy else training_s
     rate_bps = uplink_rate_bps(np.where(in_plan, planned.share, 1.0), planned.full_band_rate_bps)
     uplink_s = uplink_time_s(planned.uplink_bits, rate_bps, bits_per_weight=1.0)
@@ -193,6 +189,16 @@ def time_round(context: PlanningContext, planned: PlannedRound, events: Events) 
         relay_s=None if relay_s is None else np.where(in_plan, relay_s, np.nan),
     )
     return timed if relay is None else _with_relay(timed, relay)
+
+
+def _compute_s(context: PlanningContext, planned: PlannedRound) -> tuple[Array, Array]:
+    """Returns compute times with and without a probe; planned work has its probe in both."""
+    if planned.compute_s is not None:
+        return planned.compute_s, planned.compute_s
+    training_s = context.training_s(planned.keep, planned.device, planned.cpu_hz, planned.charges)
+    if not planned.charges.probe:
+        return training_s, training_s
+    return training_s + context.compute.probe_s(planned.device, planned.cpu_hz), training_s
 
 
 def with_unions(context: PlanningContext, timed: TimedRound, union: Array) -> TimedRound:

@@ -1,4 +1,4 @@
-"""The work that devices can do in a round, for schemes that plan it: parts of the model, local steps, seconds, progress.
+"""The work that devices can do in a round, for schemes that plan it: parts of the model, local steps, seconds.
 
 Progress of τ local steps is g(τ) = a / (a + a½), where a = ‖a‖₁ counts the gradients in an update (see
 `gradients_in_update`) and a½ those that bring half of what endless local training would. A part is worth the share of

@@ -16,7 +16,7 @@ from __future__ import annotations
 import numpy as np
 from pydantic import Field
 
-from airprune.components.component import ModelShape, Owner, Slot, Values, per_device
+from airprune.components.component import ModelShape, Owner, ReportKind, Slot, Values, per_device
 from airprune.methods.objectives.base import LocalRun, Memory
 from airprune.methods.outcome import Outcome
 from airprune.methods.selection.base import Array, Candidates, number_of
@@ -25,7 +25,7 @@ from airprune.settings.section import Count, NonNegative, Ratio
 
 UTILITY, LAST, DURATION = "oort.utility", "oort.last_round", "oort.duration_s"
 PERCENTILE, GAINS = "oort.percentile", "oort.gains"
-# Before a device's number: its report of the mean square of its losses.
+# The report of the mean square of a device's losses.
 LOSS_SQ = "oort.loss_sq/"
 _CLIP = 0.95  # quantile beyond which utilities count equally
 _FLAT, _JUMP = 0.1, 5.0  # changes of utility between two windows at which the pacer moves
@@ -140,8 +140,11 @@ class Oort(ShareSelection):
         return 64.0
 
     def report(self, run: LocalRun, before: Memory, after: Memory) -> Values:
-        """Reports the mean square of the device's losses, under its number."""
-        return {f"{LOSS_SQ}{run.view.device}": np.array([run.loss_sq])}
+        """Reports the mean square of the device's losses."""
+        return {LOSS_SQ: np.array([run.loss_sq])}
+
+    def reported(self, shape: ModelShape) -> dict[str, ReportKind]:
+        return {LOSS_SQ: ("<f8", (1,))}
 
     def after_edge_round(self, outcome: Outcome, values: Values) -> Values:
         """Stores U, round and duration of the devices that arrived; then moves the pacer."""

@@ -242,7 +242,7 @@ class Stack:
         gathered = []
         for batch, part in zip(batches, parts, strict=True):
             assert part.features is not None  # parts of one kind
-            _, values = part.features.values
+            _, (values,) = part.features.values  # of a chain, one tensor
             gathered.append(self._alone.gathered(values, part.features.places(batch)))
         return first, torch.cat(gathered)
 

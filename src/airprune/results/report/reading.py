@@ -256,7 +256,7 @@ def edge_round(record: EdgeRecord) -> EdgeRound | None:
 
 
 def edge_rows(record: EdgeRecord) -> list[Row]:
-    """Returns status, waiting time, price and coverage of every edge of an edge round."""
+    """Returns status, waiting time, downlink, price and coverage of every edge of an edge round."""
     coverage = {entry.edge: entry for entry in record.coverage}
     rows = []
     for i, edge in enumerate(record.edge_id):
@@ -266,6 +266,7 @@ def edge_rows(record: EdgeRecord) -> list[Row]:
                 "edge": edge,
                 "status": _at(record.edge_status, i),
                 "edge_latency_s": drawable(_at(record.edge_latency_s, i)),
+                "downlink_s": drawable(_at(record.downlink_s or (), i)),
                 "shadow_price": drawable(_at(record.shadow_price, i)),
                 "min_count": covered.min_count if covered else None,
                 "num_uncovered": covered.num_uncovered if covered else None,

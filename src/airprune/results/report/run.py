@@ -35,7 +35,7 @@ from airprune.text import capitalised, clocks_text, counted, exact, number
 # Shown in large numbers, of the last global round.
 _TILES = ("test_accuracy", "test_loss", "time_s", "uploaded_weights", "uploaded_bits", "energy_j")
 _DEPLOYED_TIMES = "Times are those the deployment was planned with, unless they are called measured."
-_EDGE_COLUMNS = ("edge_latency_s", "shadow_price", "min_count", "num_uncovered")
+_EDGE_COLUMNS = ("edge_latency_s", "downlink_s", "shadow_price", "min_count", "num_uncovered")
 
 
 def page(folder: Path, place: Place, target: float | None = None) -> Page:
@@ -163,10 +163,11 @@ def _devices(run: Run, scheme: str, place: Place) -> list[Markup]:
 
 
 def _edges(devices: EdgeRound) -> list[Markup]:
-    header = ("edge", "plan", *(MEASURES[name].heading for name in _EDGE_COLUMNS))
+    is_charged = any(row["downlink_s"] is not None for row in devices.edges)
+    columns = [name for name in _EDGE_COLUMNS if name != "downlink_s" or is_charged]
+    header = ("edge", "plan", *(MEASURES[name].heading for name in columns))
     rows = [
-        (row["edge"], row["status"], *(MEASURES[name].text(row[name]) for name in _EDGE_COLUMNS))
-        for row in devices.edges
+        (row["edge"], row["status"], *(MEASURES[name].text(row[name]) for name in columns)) for row in devices.edges
     ]
     return [
         element("h3", "Edges and coverage"),

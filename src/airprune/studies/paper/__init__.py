@@ -2,7 +2,7 @@
 
 table1, table2   parameters; per-round latency of three schemes, hierarchical and not
 fig2 … fig6      ratios, deadlines, schemes, non-IID data, CPU clocks
-fair             Fig. 4 with fair shares and tuned learning rates
+fair             Fig. 4 with fair shares and larger learning rates
 bound            Theorem 1 over a run
 errata           errors of the paper, shown by small computations
 claim            claims and the tables they are judged from

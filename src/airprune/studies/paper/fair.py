@@ -1,8 +1,9 @@
-"""Fig. 4 once more with fair shares and tuned learning rates: does pruning cost accuracy, or its allocation?
+"""Fig. 4 once more with fair shares and larger learning rates: does pruning cost accuracy, or its allocation?
 
 The sum of ratios is least if some devices are pruned to the cap. Shares that equalise the ratios of an edge (`min-max`)
-or add the least variance (`variance`) prune as much in all. The rates are those that the league chose on held-out
-images, for each scheme: 0.1 where weights are pruned, 0.03 where none is.
+or add the least variance (`variance`) prune as much in all. The rates are those that a recorded league
+chose on held-out images: 0.1 for `optimal` and `variance`, 0.03 without pruning. `min-max` was not in that league and
+takes 0.1 as well, so the comparison does not count as tuned.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ PRUNING_RATE, WHOLE_RATE = 0.1, 0.03
 WHOLE = "no-pruning"
 FIGURE = TrainingFigure(
     name="fair",
-    title="Fig. 4 with fair shares, tuned",
+    title="Fig. 4 with fair shares",
     series={
         **{
             scheme: {"plan.scheme": scheme, "plan.deadline_s": 0.030, "train.learning_rate": PRUNING_RATE}
@@ -43,13 +44,13 @@ def draw(tables: Tables, caption: str) -> Figure:
 
 
 def sentence(rows: Rows, preset: str) -> str:
-    """Returns what fair shares at a tuned learning rate lose; empty without their runs."""
+    """Returns what fair shares at a larger learning rate lose; empty without their runs."""
     mine = select(rows, preset=preset) if rows else []
     if not {"min-max", WHOLE} <= set(values(mine, "series") if mine else []):
         return ""
     fair, whole = (last_by_seed(mine, "test_accuracy", series=name) for name in ("min-max", WHOLE))
     return (
-        f"With fair shares (min-max) and tuned learning rates ({PRUNING_RATE:g}, without pruning {WHOLE_RATE:g}) the "
+        f"With fair shares (min-max) and larger learning rates ({PRUNING_RATE:g}, without pruning {WHOLE_RATE:g}) the "
         f"paper's masks differ from no pruning by {points_text(fair - whole)} points."
     )
 
@@ -70,5 +71,5 @@ CLAIMS = claims_about(
             _fair_is_close,
         )
     },
-    tuned=True,
+    tuned=False,
 )

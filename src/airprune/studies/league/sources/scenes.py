@@ -61,15 +61,6 @@ ONE_RATIO = Scene(
         "plan.max_pruning_ratio": 0.7,
     },
 )
-THREE_QUARTERS = Scene(
-    words="devices train a quarter of all layers' weights, with a deadline that none misses",
-    settings=lambda base: {
-        "plan.deadline_s": 1.0,
-        "plan.min_pruning_ratio": 0.75,
-        "plan.max_pruning_ratio": 0.75,
-        "model.prunable": ["*"],
-    },
-)
 DEVICE_CLOCK = Scene(
     words="device clock of a Raspberry Pi 4, where local steps take time; 2 s per edge round",
     settings=lambda base: {
