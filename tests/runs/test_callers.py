@@ -112,6 +112,7 @@ NOT_CALLED = {
     "InvalidValue",
     "Infeasible",
     "Diverged",
+    "StopRun",
     "__version__",
 }
 

@@ -142,7 +142,7 @@ def test_all_methods_take_part_in_the_papers_track_and_representative_ones_in_th
     assert [one.name for one in fedavg.absent] == ["fedavg"], "without edges there are no non-IID edges"
 
 
-@pytest.mark.parametrize("name", ["D3", "D4", "E", "G", "J1", "J2"])
+@pytest.mark.parametrize("name", ["D3", "D4", "E", "G", "H", "I", "J1", "J2"])
 def test_a_tracks_preset_changes_the_leagues_scenario_as_it_changes_the_demo(name):
     track = TRACKS[name]
     preset, demo = ap.Scenario.preset(track.preset), ap.Scenario.preset("demo")

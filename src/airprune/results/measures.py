@@ -171,6 +171,8 @@ MEASURES: Mapping[str, Measure] = {
         Measure(name="compute_s", label="compute", **_MILLISECONDS),
         Measure(name="uplink_s", label="uplink", **_MILLISECONDS),
         Measure(name="relay_s", label="wait for the uplink", **_MILLISECONDS),
+        Measure(name="local_steps", label="local steps", **_COUNT),
+        Measure(name="first_trained", label="lowest trained layer", **_COUNT),
         Measure(name="lag", label="rounds since its start", **_COUNT),
         Measure(name="device_energy_j", label="energy", **_JOULES),
         Measure(name="loss", label="training loss", form=".4f", better=Better.LOWER),

@@ -100,7 +100,7 @@ class Track:
       name: a letter; tracks of one letter and different numbers are chosen together.
       about: its particulars in a sentence.
       settings: changes of the league's scenario, given that scenario.
-      preset: the scene as a preset: its changes apply to the league's scenario, or the whole of it if `is_whole`.
+      preset: the scene as a preset, whose changes apply to the league's scenario.
       usual: True for methods that take part unless methods are named.
       possible: True for methods that can take part at all; `needs` says why others cannot.
       rounds_factor: how many times as many global rounds are run, so that fast methods fill the time.
@@ -113,7 +113,6 @@ class Track:
     about: str
     settings: Callable[[Scenario], Mapping[str, Any]] = lambda base: {}
     preset: str = ""
-    is_whole: bool = False
     usual: Callable[[Scenario], bool] = is_representative
     possible: Callable[[Scenario], bool] = _any
     needs: str = ""
@@ -131,8 +130,6 @@ class Track:
         if not self.preset:
             return base.with_values(self.settings(base))
         scene = Scenario.preset(self.preset)
-        if self.is_whole:
-            return scene.with_values({"engine": base.engine, "seed": base.seed})
         changes = {key: value for key, _, value in Scenario.preset(_SCHEDULED).diff(scene) if key != "name"}
         return base.with_values(changes)
 
@@ -249,16 +246,14 @@ TRACKS: Mapping[str, Track] = {
         Track(
             name="H",
             title="CIFAR-10",
-            about="The preset cifar on its own schedule: ResNet-8 on CIFAR-10.",
+            about="ResNet-8 on CIFAR-10, with a deadline that grows with the number of weights.",
             preset="cifar",
-            is_whole=True,
         ),
         Track(
             name="I",
             title="text",
-            about="The preset text on its own schedule: a character model on Shakespeare, partitioned by role.",
+            about="A character model on Shakespeare: every device is a role.",
             preset="text",
-            is_whole=True,
         ),
         Track(
             name="J1",
