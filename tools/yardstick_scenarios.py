@@ -249,6 +249,7 @@ METHODS: dict[str, dict[str, Any]] = {
     "adaptive-pruning": {},
     "frozen-pruning": {},
     "adaptive-bits": SHORT,
+    "adaptive-work": SHORT,
     "shared-pruning": SHARED,
     "japp": {},
     "feddrop": {},

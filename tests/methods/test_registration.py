@@ -579,7 +579,7 @@ def test_methods_is_a_mapping_of_names_to_recipes():
 
 
 def test_a_name_that_misleads_is_refused_with_the_one_that_is_meant_also_in_a_run_folder(tmp_path, command):
-    sentence = "Scenario.method 'adaptive' is not the name of a method; write adaptive-bits."
+    sentence = "Scenario.method 'adaptive' is not the name of a method; write adaptive-bits or adaptive-work."
     with pytest.raises(UnknownName) as refused:
         ap.Scenario.preset("smoke").with_("method", "adaptive")
     assert str(refused.value) == sentence

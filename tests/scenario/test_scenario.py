@@ -444,6 +444,11 @@ OTHER_VALUES = {  # where the generic change below breaks a rule or needs a file
     "clock.cores": 2,
     **{f"stop.{key}": 1.0 for key in ("target", "time_s", "uploaded_bits", "energy_j")},
     "stop.patience": 3,
+    "aggregation.adam.start": 0.5,
+    "masking.fedrolex.widths": [0.5, 1.0],
+    "plan.work.half_epochs": 3.0,
+    "topology.buffered.backhaul_bps": 1e9,
+    "topology.k-of-n.backhaul_bps": 1e9,
     "stop.smaller_is_better": True,
 }
 

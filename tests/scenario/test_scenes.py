@@ -28,8 +28,8 @@ def test_demo_is_the_league_s_default_schedule():
 
 
 @pytest.mark.parametrize(("name", "track"), [("wide", "G"), ("unreliable", "E")])
-def test_scenes_of_a_track_are_that_track_but_for_the_learning_rate(name, track):
-    assert differences(name, TRACKS[track].scenario(LEAGUE)) == {"train.learning_rate"}
+def test_scenes_of_a_track_are_that_track(name, track):
+    assert differences(name, TRACKS[track].scenario(LEAGUE)) == set()
 
 
 @pytest.mark.parametrize(

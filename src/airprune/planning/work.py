@@ -278,7 +278,7 @@ def least_work(problem: PlanProblem, work: WorkModel) -> PlanProblem:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Worth:
-    """What more of a resource would buy, in units of the value.
+    """Holds what more of a resource would buy, in units of the value.
 
     Attributes:
       per_bandwidth: value of one more unit of each edge's bandwidth: λ, by the envelope theorem.  [num_edges]

@@ -44,7 +44,7 @@ class Entry:
 
     @property
     def less_work(self) -> str:
-        """Why a device does less work per round than with other methods; empty where it does not."""
+        """Returns why a device does less work per round than with other methods; empty where it does not."""
         return METHODS[self.name].less_work if self.is_method else ""
 
     @property

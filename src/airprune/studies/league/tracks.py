@@ -60,7 +60,7 @@ class By(StrEnum):
 
 
 class Tuned(StrEnum):
-    """How a track's methods are tuned."""
+    """Ways to tune a track's methods."""
 
     RACE = "race"
     """By the whole race."""

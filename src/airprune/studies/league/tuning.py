@@ -64,7 +64,7 @@ class Results(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Tuning:
-    """How far the race of a scenario is.
+    """State of the race of a scenario.
 
     Attributes:
       tried: the finished tuning runs that it has used.
