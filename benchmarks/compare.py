@@ -2,7 +2,7 @@
 
 `training.py --measure` of the present tree runs on a checkout of BASE (default: HEAD) and on the present tree in turns,
 so that a change of the machine's speed meets both. Printed are the medians, and present ÷ base of each turn as its
-median and range; above 1 is faster for speeds, below 1 for times.
+median and range; above 1 is faster for speeds, below 1 for times. What only the present tree measures comes first.
 """
 
 from __future__ import annotations
@@ -50,7 +50,10 @@ def main() -> None:
         give_kernel(tree)
         turns = [(measured(tree, images), measured(ROOT, images)) for _ in range(options.turns)]
     print(f"{'':38}{'base':>9}{'present':>9}   present ÷ base, median of {options.turns} (range)")
-    for name in turns[0][0]:
+    for name in [name for name in turns[0][1] if name not in turns[0][0]]:
+        present = statistics.median(turn[1][name] for turn in turns)
+        print(f"{name:38}{'–':>9}{present:>9{',.0f' if present > 100 else '.3f'}}")
+    for name in [name for name in turns[0][0] if name in turns[0][1]]:
         base, present = (statistics.median(turn[which][name] for turn in turns) for which in (0, 1))
         ratios = [turn[1][name] / turn[0][name] for turn in turns]
         spread = f"{statistics.median(ratios):.2f} ({min(ratios):.2f}–{max(ratios):.2f})"

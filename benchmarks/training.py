@@ -18,8 +18,8 @@
 5. Other models: an MLP on 2,500 devices with 20 samples each, its devices trained together and one after the other in
    turns, without pruning and with it. `--together [DEVICES]` does this alone.
 
-`--measure` does 1 and 3 for the native kernel alone, in short, and 5 as it comes, and prints JSON: what `scripts/bench`
-compares.
+`--measure` does 1 and 3 for the native kernel alone, in short, 5 as it comes, and partial training (`partial.py`), and
+prints JSON: what `scripts/bench` compares.
 
 Images are random, so no data set is needed; with `--data NAME` they are those of one. Speed depends on them by how many
 values the first ReLU cuts off, 39 % of random ones and 38 to 44 % of glyphs, and by how much of them is an even
@@ -292,7 +292,9 @@ def measure(num_devices: int = 250) -> None:
         parts = device_ms(pruning, num_devices, 20)
         found[f"small device{name}"], found[f"beside training{name}"] = parts.whole_ms, parts.beside_ms
         found[f"small MLP{name}"] = mlp_ms(pruning)
-    print(json.dumps({**found, "roof, GFLOP per CPU-second, speed": roof_flops() / 1e9}))
+    import partial  # which takes its images from here
+
+    print(json.dumps({**found, **partial.measure(), "roof, GFLOP per CPU-second, speed": roof_flops() / 1e9}))
 
 
 def memory(remembers: bool, num_devices: int = 2_500, samples: int = 20) -> None:

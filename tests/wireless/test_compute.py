@@ -17,8 +17,9 @@ from torch.utils.flop_counter import FlopCounterMode
 import airprune as ap
 from airprune.cli import main
 from airprune.components.component import paper_shape
+from airprune.components.units import leading
 from airprune.errors import AirpruneError
-from airprune.models.catalogue import MLP, PaperCNN
+from airprune.models.catalogue import MLP, FlatModel, PaperCNN, ResNet8
 from airprune.rounds.compute_times import compute_times, flops_per_cycle
 from airprune.rounds.experiment import Experiment
 from airprune.rounds.method import Method
@@ -35,6 +36,7 @@ from support.tiny import blobs, tiny_scenario
 CLOSED = 1e-12  # closed forms
 PRUNABLE = ("fc1.weight", "fc2.weight")
 IMAGE = np.zeros((1, 28, 28), np.float32)
+SIGNAL = np.zeros((2, 15), np.float32)
 FLOPS = {"clock.compute": "flops", "clock.flops_per_cycle": 8.0}
 FROZEN = {"masking.name": "frozen"}
 NEURONS = {"masking.probe.structure": "neurons"}
@@ -111,6 +113,66 @@ def test_counted_flops_are_those_of_torchs_own_counter(module, sample):
     with FlopCounterMode(display=False) as counter:
         F.cross_entropy(module(torch.from_numpy(sample[None])), torch.tensor([0])).backward()
     assert count_work(module, sample, ()).flops_per_sample == counter.get_total_flops()
+
+
+@pytest.mark.parametrize(
+    ("module", "sample"),
+    [
+        (PaperCNN(), IMAGE),
+        (MLP((12,), 4), np.zeros(12, np.float32)),
+        (ResNet8((3, 16, 16), 5), np.zeros((3, 16, 16), np.float32)),
+        (nn.Sequential(nn.Conv1d(2, 4, 3), nn.ConvTranspose1d(4, 2, 3), nn.Flatten(), nn.Linear(30, 3)), SIGNAL),
+    ],
+    ids=["paper-cnn", "mlp", "resnet-8", "one-dimensional"],
+)
+def test_flops_of_every_trained_part_are_those_of_torchs_own_counter(module, sample):
+    """Of a backward pass that autograd ends itself, where nothing below requires a gradient."""
+    work, tensors = count_work(module, sample, ()), FlatModel(module).shape.tensors
+    parameters = dict(module.eval().named_parameters())
+    for first in range(1 + max(tensor.layer for tensor in tensors)):
+        for tensor in tensors:
+            if tensor.name in parameters:
+                parameters[tensor.name].requires_grad_(tensor.layer >= first)
+        with FlopCounterMode(display=False) as counter:
+            F.cross_entropy(module(torch.from_numpy(sample[None])), torch.tensor([0])).backward()
+        assert work.step_flops(first) == counter.get_total_flops(), first
+
+
+def test_flops_of_the_papers_head_are_those_of_the_hand():
+    """Forward of everything; of fc1 no gradient of its input."""
+    conv1, conv2 = 2 * 28 * 28 * 9 * 32, 2 * 14 * 14 * 9 * 32 * 64
+    fc1, fc2 = 2 * 3136 * 8, 2 * 8 * 10
+    work = paper_work()
+    assert work.step_flops(2) == conv1 + conv2 + 2 * fc1 + 3 * fc2
+    assert work.frozen_forward(2) == conv1 + conv2
+    assert work.step_flops(2, from_features=True) == 2 * fc1 + 3 * fc2
+    assert work.step_flops(1) == conv1 + 2 * conv2 + 3 * (fc1 + fc2)
+    three_epochs = work.round_flops(np.array([3 * 50]), np.array([50]), 2)
+    assert three_epochs.tolist() == [50 * (conv1 + conv2) + 150 * (2 * fc1 + 3 * fc2)]
+    assert work.round_flops(np.array([50]), np.array([50]), 2).tolist() == [50 * work.step_flops(2)]
+    assert work.round_flops(150, 50, 2, keeps_features=False) == 150 * work.step_flops(2)
+
+
+@pytest.mark.parametrize("width", [0.25, 0.5, 0.6])
+def test_flops_of_a_narrow_model_are_those_counted_in_it(width):
+    model = FlatModel(PaperCNN(), prunable=("*",))
+    graph = model.shape.units
+    small = model.smaller(leading(graph, width), IMAGE[None])
+    counted, predicted = count_work(small.module, IMAGE, ()), paper_work().narrowed(graph, graph.counts(width).tolist())
+    for first in range(4):
+        assert predicted.step_flops(first) == counted.step_flops(first)
+        assert predicted.frozen_forward(first) == counted.frozen_forward(first)
+
+
+def test_step_times_follow_flops_between_the_measured_ones():
+    work = paper_work()
+    assert work.step_s(3.0) == work.step_s(3.0, forward_s=1.0, overhead_s=0.5) == pytest.approx(3.0, rel=CLOSED)
+    assert work.step_s(3.0, 2) == pytest.approx(3.0 * work.step_flops(2) / work.flops_per_sample, rel=CLOSED)
+    known = {"forward_s": 1.0, "overhead_s": 0.5}
+    back = (work.step_flops(1) - work.forward) / (work.flops_per_sample - work.forward)
+    assert work.step_s(3.0, 1, **known) == pytest.approx(0.5 + 1.0 + 1.5 * back, rel=CLOSED)
+    kept = work.step_s(3.0, 1, **known) - work.step_s(3.0, 1, **known, from_features=True)
+    assert kept == pytest.approx(work.frozen_forward(1) / work.forward, rel=1e-9)  # a difference of sums
 
 
 def test_products_outside_of_layers_are_counted_and_unknown_layers_named():

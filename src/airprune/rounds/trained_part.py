@@ -21,8 +21,9 @@ Array = np.ndarray
 def trained_part(model: LocalModel, sub_model: SubModel) -> TrainedPart | None:
     """Returns what a device trains of its model; None for everything.
 
-    Beside the layers below `first_trained`, those prunable tensors are left out of which no weight moves: their gradient
-    would be masked. Only where the device holds them all: a pruned weight is 0 with a sign, which steps by 0 may change.
+    Beside the layers below `first_trained`, those prunable tensors are left out of which no weight moves: their
+    gradient would be masked. Only where the device holds them all: a pruned weight is 0 with a sign, which steps by 0
+    may change.
     """
     first = sub_model.first_trained
     if not first and (sub_model.moves is None or sub_model.held is not None):

@@ -19,6 +19,8 @@ from airprune.models.losses import CROSS_ENTROPY, LOSSES
 from airprune.models.losses.base import Loss
 
 Array = np.ndarray
+# Samples whose features are computed in one forward pass: a fixed number, since sums may round by how many there are.
+FEATURES_AT_ONCE = 128
 
 
 def tensor_of(array: Array) -> torch.Tensor:
@@ -98,8 +100,9 @@ class MinibatchLoss:
 
     def _above(self, batch: Array, features: Features) -> torch.Tensor:
         """F from the features of these samples."""
-        found, values = features.values
-        outputs = found.above(self.gathered(values, features.places(batch)))
+        found, tensors = features.values
+        places = features.places(batch)
+        outputs = found.above(*(self.gathered(values, places) for values in tensors))
         return self.loss.mean(outputs, self.y[self.index(batch)])
 
     def gathered(self, values: torch.Tensor, places: Array) -> torch.Tensor:
@@ -107,9 +110,7 @@ class MinibatchLoss:
         found = values[self.index(places)]
         return found.contiguous(memory_format=torch.channels_last) if found.dim() == 4 else found
 
-    def keep_features(
-        self, part: TrainedPart, samples: Array, most_bytes: int, *, batch_size: int = 128
-    ) -> TrainedPart:
+    def keep_features(self, part: TrainedPart, samples: Array, most_bytes: int) -> TrainedPart:
         """Returns the part with features of all of these samples, if they fit and the module can be cut there."""
         if part.first_trained not in self._cuts:
             module = (self.twin or self.model).module
@@ -121,10 +122,12 @@ class MinibatchLoss:
             if self.twin is not None:
                 self.twin.take()
             one = found.below(self.inputs(samples[:1]))
-            if not isinstance(one, torch.Tensor) or len(one) != 1 or one.nbytes * len(samples) > most_bytes:
+            by_sample = all(isinstance(tensor, torch.Tensor) and tensor.dim() and len(tensor) == 1 for tensor in one)
+            if not by_sample or sum(tensor.nbytes for tensor in one) * len(samples) > most_bytes:
                 return part
-            pieces = [samples[start : start + batch_size] for start in range(0, len(samples), batch_size)]
-            values = torch.cat([found.below(self.inputs(piece)) for piece in pieces])
+            pieces = [samples[start : start + FEATURES_AT_ONCE] for start in range(0, len(samples), FEATURES_AT_ONCE)]
+            computed = [found.below(self.inputs(piece)) for piece in pieces]
+            values = tuple(torch.cat(tensors) for tensors in zip(*computed, strict=True))
         return replace(part, features=Features(samples, (found, values)))
 
     def _frozen_by(self, part: TrainedPart) -> Frozen:

@@ -36,7 +36,7 @@ class Features:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class TrainedPart:
-    """What a device trains of its model in a round. Gradients of the rest are zero, and not computed.
+    """Names the tensors that a device trains in a round. Gradients of the rest are zero, and not computed.
 
     Attributes:
       tensors: of each tensor in `model.parts`, whether it is trained. Nothing goes back below the lowest.

@@ -1,7 +1,7 @@
 """Trains a part of a torch module: its frozen tensors get no gradient, and its frozen layers are computed once.
 
-Autograd itself ends where nothing below is trained. A module is cut in two where a trace of it shows one tensor through
-which everything passes from the frozen layers to the others: that tensor is what features are.
+Autograd itself ends where nothing below is trained. A trace of a module shows which tensors the frozen layers hand over
+to the others: these are the features, and there the module is cut in two.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_
 
 
 class Frozen:
-    """What a part leaves as it is: tensors without gradients, and layers that behave as in evaluation.
+    """Holds still what a part does not train: tensors without gradients, layers that behave as in evaluation.
 
     The latter are those below the part's first layer: normalisation takes their running means, which do not move.
     """
@@ -63,7 +63,7 @@ class Frozen:
 
 
 class Cut(NamedTuple):
-    """A module in two: below gives the features, above makes the outputs of them."""
+    """A module in two: below gives the features, a tuple of tensors, and above makes the outputs of them."""
 
     below: nn.Module
     above: nn.Module
@@ -83,15 +83,15 @@ def cut(module: nn.Module, parts: Sequence[Part], first_trained: int) -> Cut | N
         if _is_steady(node, module, layer, first_trained) and steady.issuperset(node.all_input_nodes):
             steady.add(node)
     ends = [node for node in graph.nodes if node in steady and not steady.issuperset(node.users)]
-    if len(ends) != 1 or ends[0].op == "placeholder":
+    if all(node.op == "placeholder" for node in ends):
         return None
     below, above = fx.Graph(), fx.Graph()
     copied: dict[fx.Node, fx.Node] = {}
     for node in graph.nodes:
         if node in steady:
             copied[node] = below.node_copy(node, copied.__getitem__)
-    below.output(copied[ends[0]])
-    copied = {ends[0]: above.placeholder("features")}
+    below.output(tuple(copied[node] for node in ends))
+    copied = {node: above.placeholder(f"feature_{number}") for number, node in enumerate(ends)}
     for node in graph.nodes:
         if node not in steady:
             copied[node] = above.node_copy(node, copied.__getitem__)

@@ -140,6 +140,7 @@ class Stack:
         *own, self._common = states.numpy()
         self.rows = [RowModel(model, state, gradient) for state, gradient in zip(own, gradients.numpy(), strict=True)]
         self._trials: dict[tuple[object, ...], _Trial] = {}
+        self._lowest: dict[frozenset[str] | None, int] = {}  # layer that is trained, where the backward pass ends
 
     def gradients(
         self, first: int, batches: Sequence[Array], parts: Sequence[TrainedPart] | None = None
@@ -223,7 +224,10 @@ class Stack:
         for layer in self._layers[first:]:
             values = layer.forward(values, stretch)
         losses, gradient = self._loss(values, self._alone.y.index_select(0, index), stretch)
-        last = next(number for number, layer in enumerate(self._layers) if layer.is_trained(stretch))
+        last = self._lowest.get(stretch.trained, -1)
+        if last < 0:
+            last = next(number for number, layer in enumerate(self._layers) if layer.is_trained(stretch))
+            self._lowest[stretch.trained] = last
         for number in range(len(self._layers) - 1, last - 1, -1):
             gradient = self._layers[number].backward(gradient, stretch, goes_on=number > last)
         if stretch.trained is not None:
@@ -242,7 +246,7 @@ class Stack:
         gathered = []
         for batch, part in zip(batches, parts, strict=True):
             assert part.features is not None  # parts of one kind
-            _, values = part.features.values
+            _, (values,) = part.features.values  # of a chain, one tensor
             gathered.append(self._alone.gathered(values, part.features.places(batch)))
         return first, torch.cat(gathered)
 

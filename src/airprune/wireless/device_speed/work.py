@@ -25,7 +25,8 @@ class LayerWork:
       input_gradient: 0 in the first layer: the gradient of the data is not needed.
       weight_gradient: 0 in a layer that is not trained.
       number: of the layer, in the model's order (`Tensor.layer`).
-      fed_by: the highest number of the trained layers that its input depends on; -1 for none.
+      fed_by: the highest number of the trained layers that its input depends on; -1 for none. Of a layer that is used
+        several times, the highest of all uses.
     """
 
     name: str
@@ -95,7 +96,9 @@ class ModelWork:
         """FLOPs of one sample in the layers whose outputs stay the same in all steps of a round."""
         return sum(layer.forward for layer in self.layers if layer.is_frozen(first_trained))
 
-    def round_flops(self, visits: Array, samples: Array, first_trained: int = 0, *, keeps_features: bool = True) -> Array:
+    def round_flops(
+        self, visits: Array, samples: Array, first_trained: int = 0, *, keeps_features: bool = True
+    ) -> Array:
         """FLOPs of a device in a round.
 
             visits · step                                   if a sample is visited once, or features are not kept
@@ -107,6 +110,33 @@ class ModelWork:
         """
         frozen = self.frozen_forward(first_trained) if keeps_features else 0.0
         return np.asarray(visits * self.step_flops(first_trained) - (visits - samples) * frozen)
+
+    def step_s(
+        self,
+        whole_s: float,
+        first_trained: int = 0,
+        *,
+        forward_s: float | None = None,
+        overhead_s: float = 0.0,
+        from_features: bool = False,
+    ) -> float:
+        """Seconds of one sample in such a step, from measured ones: T of a step of the whole model, and others.
+
+            c + (T − c) · step / whole
+            c + T_f · (step's forward) / (whole's) + (T − c − T_f) · (step's backward) / (whole's)
+
+        Args:
+          whole_s: T.
+          forward_s: T_f of a forward pass. With it, FLOPs forward and backward may take unequal time: some kernels do
+            fewer operations in the backward pass than are counted.
+          overhead_s: c, whatever the step computes.
+        """
+        step = self.step_flops(first_trained, from_features=from_features)
+        if forward_s is None:
+            return overhead_s + (whole_s - overhead_s) * step / self.flops_per_sample
+        ahead = self.forward - (self.frozen_forward(first_trained) if from_features else 0.0)
+        back_s = (whole_s - overhead_s - forward_s) * (step - ahead) / (self.flops_per_sample - self.forward)
+        return overhead_s + forward_s * ahead / self.forward + back_s
 
     def narrowed(self, graph: UnitGraph, counts: Iterable[int]) -> ModelWork:
         """Returns the FLOPs of the model that keeps so many units of each group: `UnitGraph.counts` of a width."""
@@ -120,8 +150,12 @@ class ModelWork:
 
 def _scaled(layer: LayerWork, share: float) -> LayerWork:
     """FLOPs are whole: what rounding of the share has left is taken away."""
-    kinds = ("forward", "input_gradient", "weight_gradient")
-    return replace(layer, **{kind: float(round(getattr(layer, kind) * share)) for kind in kinds})
+    return replace(
+        layer,
+        forward=float(round(layer.forward * share)),
+        input_gradient=float(round(layer.input_gradient * share)),
+        weight_gradient=float(round(layer.weight_gradient * share)),
+    )
 
 
 @dataclass(frozen=True)
