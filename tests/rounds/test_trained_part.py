@@ -170,6 +170,8 @@ def test_a_chunk_at_once_trains_parts_to_the_bits_of_its_devices_one_after_the_o
         worker.job.method.aggregation, worker.device.shape, received, task, worker._uploads(broadcast, task)
     )
     assert done.total.total.tobytes() == usual.total.total.tobytes()
+    np.testing.assert_array_equal(done.total.sent_by, usual.total.sent_by)
+    np.testing.assert_array_equal(done.total.weight, usual.total.weight)
     for name in ("loss", "sent_bits", "num_samples", "uploaded_weights", "code_error"):
         np.testing.assert_array_equal(getattr(done.statistics, name), getattr(usual.statistics, name), err_msg=name)
 

@@ -186,9 +186,7 @@ def _short(numbers: Array, limit: int) -> Array:
     return numbers.astype(np.uint16) if limit <= 2**16 else numbers
 
 
-def _fill(
-    edge: Array, share: Array, value: Array, option: Array, room: Array, fits: Array, *, most: int
-) -> Array:
+def _fill(edge: Array, share: Array, value: Array, option: Array, room: Array, fits: Array, *, most: int) -> Array:
     """Makes the single changes that gain the most within the room that is left, one per edge at a time."""
     option, room = option.copy(), room.copy()
     at = np.flatnonzero(fits[edge])

@@ -161,7 +161,7 @@ def plan_work(
     groups = problem.groups
     if every_step is None:
         every_step = len(work.part_cost) * int(work.most_steps.max()) * problem.num_devices <= _MOST_STEPS
-    settings = {"coverage": coverage, "rotate": rotate, "exact": exact, "every_step": every_step}
+    settings: dict[str, Any] = {"coverage": coverage, "rotate": rotate, "exact": exact, "every_step": every_step}
     chunks = _edge_chunks(groups)
     if len(chunks) == 1:
         return _plan_edges(problem, work, **settings)
@@ -296,7 +296,7 @@ def least_work(problem: PlanProblem, work: WorkModel) -> PlanProblem:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Worth:
-    """What more of a resource would buy, in units of the value.
+    """The value that more of a resource would add.
 
     Attributes:
       per_bandwidth: value of one more unit of each edge's bandwidth: λ, by the envelope theorem.  [num_edges]

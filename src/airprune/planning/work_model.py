@@ -83,7 +83,8 @@ class WorkModel:
         names = ("epoch_s", "step_s", "steps_per_epoch", "most_steps", "extra_s")
         if len(self.epoch_s) == 1:
             return self
-        return replace(self, **{name: one_or(getattr(self, name), kept) for name in names})
+        some: dict[str, Any] = {name: one_or(getattr(self, name), kept) for name in names}
+        return replace(self, **some)
 
     def seconds(self, steps: Array, part: Array | int = 0) -> Array:
         """Returns t_n(τ) κ_d − (t_n(τ) − t_n)⁺ φ_d + x_n, where t_n(τ) are whole passes of t_n, then minibatches."""
