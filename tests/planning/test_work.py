@@ -340,6 +340,15 @@ def test_time_beside_the_round_makes_rounds_longer():
     assert auto_work_deadline_s(problem, scheme.draft, coverage=1, beside_s=1.0) > alone_s
 
 
+@pytest.mark.parametrize("bandwidth", [1.0, 2.0, 5.0, 20.0])
+def test_few_numbers_of_steps_are_worth_almost_as_much_as_all(bandwidth):
+    """From an edge whose smallest options hardly fit to one with room for all: two uploads' worth of steps suffice."""
+    problem = fleet_of_cpus(1000, 10)
+    problem = dataclasses.replace(problem, full_band_rate_bps=problem.full_band_rate_bps * bandwidth)
+    every, few = (plan_work(problem, problem.work, every_step=every) for every in (True, False))
+    assert few.choice.fits.all() and np.all(few.choice.total >= 0.97 * every.choice.total)
+
+
 def test_many_devices_are_planned_close_to_the_bound():
     problem = fleet_of_cpus(20_000, 200)
     problem = dataclasses.replace(problem, full_band_rate_bps=problem.full_band_rate_bps * 20)

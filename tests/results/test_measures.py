@@ -14,7 +14,18 @@ from airprune.rounds.records import EdgeRecord, GlobalRecord
 from airprune.text import capitalised, counted, number, shown
 
 SOURCE = Path(__file__).parents[2] / "src/airprune"
-NAMES_AND_PLACES = {"diverged", "stopped", "edge_id", "edge_status", "coverage", "device", "edge", "fate", "aggregator", "extra"}
+NAMES_AND_PLACES = {
+    "diverged",
+    "stopped",
+    "edge_id",
+    "edge_status",
+    "coverage",
+    "device",
+    "edge",
+    "fate",
+    "aggregator",
+    "extra",
+}
 
 
 def test_every_number_of_a_record_has_a_measure():

@@ -170,6 +170,8 @@ def test_a_chunk_at_once_trains_parts_to_the_bits_of_its_devices_one_after_the_o
         worker.job.method.aggregation, worker.device.shape, received, task, worker._uploads(broadcast, task)
     )
     assert done.total.total.tobytes() == usual.total.total.tobytes()
+    np.testing.assert_array_equal(done.total.sent_by, usual.total.sent_by)
+    np.testing.assert_array_equal(done.total.weight, usual.total.weight)
     for name in ("loss", "sent_bits", "num_samples", "uploaded_weights", "code_error"):
         np.testing.assert_array_equal(getattr(done.statistics, name), getattr(usual.statistics, name), err_msg=name)
 
@@ -209,7 +211,11 @@ def test_a_narrow_model_trains_its_upper_layers_alone():
     half = shape.units.num_weights(shape.units.counts(0.5).tolist())
     orders = Orders(device=0, keep=half, learning_rate=0.05, round_index=0, first_trained=1)
     upload = device_round(
-        worker.device, Broadcast(model=received), orders, samples=worker.job.samples[0], streams=Streams(0, 0, 0)
+        worker.device,
+        Broadcast(model=received, mask=np.array([0.5])),  # the widest width of the run
+        orders,
+        samples=worker.job.samples[0],
+        streams=Streams(0, 0, 0),
     )
     assert any(small is not None for small in worker.device._smaller.values())
     held = np.ones(shape.num_state, dtype=bool)

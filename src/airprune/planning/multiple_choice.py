@@ -60,17 +60,16 @@ class Choice:
 
 @dataclass(frozen=True, eq=False)
 class Steps:
-    """Hull steps of some devices: `device` improves to `option` for `cost` more share and `gain` more value."""
+    """Hull steps of some devices: `device` improves to `option` for `cost` more share and `gain` more value.
+
+    `efficiency` is gain over cost, and falls from one step of a device to the next, whatever the rounding.
+    """
 
     device: Array
     option: Array
     cost: Array
     gain: Array
-
-    @property
-    def efficiency(self) -> Array:
-        with np.errstate(divide="ignore"):
-            return self.gain / self.cost
+    efficiency: Array
 
 
 def choose_options(groups: EdgeGroups, share: Array, value: Array, *, exact: bool = True) -> Choice:
@@ -124,7 +123,7 @@ def hull_steps(share: Array, value: Array) -> tuple[Array, Steps]:
     """Returns (the option with the smallest share of every device, the steps from there along its upper hull).
 
     Steps of a device come in their order, which is by falling efficiency. Walks all devices at once from hull point to
-    hull point: the next is the one with the largest gain per share, and the largest of those.
+    hull point: the next is the one with the largest gain per share.
     """
     smallest = share.min(axis=0)
     first = np.argmax(np.where(share == smallest, value, -np.inf), axis=0)
@@ -132,22 +131,22 @@ def hull_steps(share: Array, value: Array) -> tuple[Array, Steps]:
     share, value = share[:, moving], value[:, moving]
     at_share, at_value = smallest[moving], np.take_along_axis(value, first[None, moving], axis=0)[0]
     none = np.zeros(0, dtype=np.int64)
-    found = [(none, none, np.zeros(0), np.zeros(0))]
+    found = [(none, none, np.zeros(0), np.zeros(0), np.zeros(0))]
+    before = np.full(len(moving), np.inf)
     while len(moving):
         cost, gain = share - at_share, value - at_value
-        with np.errstate(divide="ignore", invalid="ignore"):
-            efficiency = gain / cost
-        efficiency[(gain <= 0.0) | (cost <= 0.0)] = 0.0  # as infinite costs give
-        best = efficiency.max(axis=0)
-        option = np.argmax(np.where(efficiency == best, cost, -1.0), axis=0)
+        efficiency = np.zeros_like(gain)
+        np.divide(gain, cost, out=efficiency, where=cost > 0.0)
+        option = np.argmax(efficiency, axis=0)
         of_each = np.arange(len(moving))
-        step = (moving, option, cost[option, of_each], gain[option, of_each])
-        goes_on = best > 0.0
+        before = np.minimum(efficiency[option, of_each], np.nextafter(before, 0.0))
+        step = (moving, option, cost[option, of_each], gain[option, of_each], before)
+        goes_on = before > 0.0
         if not goes_on.all():
             step = tuple(column[goes_on] for column in step)
             share, value = share[:, goes_on], value[:, goes_on]
         found.append(step)
-        moving, option, of_each = step[0], step[1], of_each[: len(step[0])]
+        moving, option, before, of_each = step[0], step[1], step[4], of_each[: len(step[0])]
         at_share, at_value = share[option, of_each], value[option, of_each]
     return first, Steps(*(np.concatenate(column) for column in zip(*found, strict=True)))
 

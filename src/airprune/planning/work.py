@@ -14,9 +14,7 @@ is a multiple-choice knapsack with one price per edge: see `multiple_choice`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
-from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -32,19 +30,23 @@ Array = np.ndarray
 
 # Where parts × steps × devices are more than this, steps are not tried one by one.
 _MOST_STEPS = 1_000_000
+# Arrays of a plan with one entry for each edge.
+_OF_EDGES = ("total", "bound", "price", "min_deadline_s")
 # Devices that are planned together, if their edges are smaller.
-_CHUNK_DEVICES = 8192
-# Shares of the deadline that are tried for the upload then; the steps are what the rest allows.
-WINDOWS = (0.5, 0.15, 0.03)
+_CHUNK_DEVICES = 16_384
+# Times for the upload that are tried then, the steps being what they leave: multiples of the time that the whole model
+# takes over an equal share, and at most this share of the deadline.
+WINDOWS = ((1.2, 0.7), (0.6, 0.5))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Options:
-    """All options of all devices.  Each [num_options, num_devices] or broadcasts to it
+    """All options of all devices.  Each [num_options, num_devices]
 
     Attributes:
-      part, steps, level: of each option.
-      seconds, bits: compute time and upload.
+      part, level: of each option, the same for all devices.  [num_options]
+      steps: of each option.
+      seconds: compute time.
       share: the smallest bandwidth share with which it meets the deadline; infinite if it never does.
       value: what it is worth.
     """
@@ -53,7 +55,6 @@ class Options:
     steps: Array
     level: Array
     seconds: Array
-    bits: Array
     share: Array
     value: Array
 
@@ -62,45 +63,54 @@ def work_options(problem: PlanProblem, work: WorkModel, *, every_step: bool = Tr
     """Returns the options of every device within the deadline.
 
     Args:
-      every_step: whether all numbers of steps are options; else those that leave one of `WINDOWS` for the upload.
+      every_step: whether all numbers of steps are options; else one step, and those that `WINDOWS` leave.
     """
     levels, bits_per_weight, error = _levels(problem)
-    parts, most = len(work.part_cost), int(work.most_steps.max())
-    per_part = most if every_step else len(WINDOWS)
-    shape = (parts, per_part, len(levels), problem.num_devices)
-    steps = np.empty((parts, per_part, 1, problem.num_devices), dtype=np.int64)
-    part = np.arange(parts)[:, None, None, None]
-    if every_step:
-        steps[:] = np.arange(1, most + 1)[:, None, None]
-    else:
-        left_s = (1.0 - np.array(WINDOWS)[:, None, None]) * problem.deadline_s
-        steps[:] = np.maximum(work.steps_within(left_s, part), 1)
-    seconds = work.seconds(steps, part)
-    weights = work.part_weights[:, None, None, None]
-    bits = bits_per_weight[:, None] * weights + problem.fixed_bits
+    part, steps = _every_step(work) if every_step else _few_steps(problem, work, bits_per_weight[0])
+    column = part[:, None, None]
+    shape = (len(part), len(levels), problem.num_devices)
+    seconds = work.seconds(steps, column)
+    bits = bits_per_weight[:, None] * work.part_weights[column] + problem.fixed_bits
     left_s = problem.deadline_s - seconds
     with np.errstate(divide="ignore", invalid="ignore"):
-        share = bits / (problem.full_band_rate_bps * left_s) * (1.0 + ROUNDING_MARGIN)
-        possible = (left_s > 0.0) & (problem.full_band_rate_bps > 0.0) & (steps <= work.most_steps)
-    share = np.where(possible, share, np.inf)
-    value = work.part_value[:, None, None, None] * work.progress[np.minimum(steps, most)]
-    value = value * (1.0 - error)[:, None] * problem.objective_weight
+        share = bits / (problem.full_band_rate_bps * left_s) * (1.0 + ROUNDING_MARGIN)  # as `share_for_weights`
+    share[~np.broadcast_to((left_s > 0.0) & (steps <= work.most_steps), shape)] = np.inf
+    share[..., problem.full_band_rate_bps <= 0.0] = np.inf
+    most_value = (work.part_value[part][:, None] * (1.0 - error))[..., None] * problem.objective_weight
 
     def flat(array: Array) -> Array:
         return np.broadcast_to(array, shape).reshape(-1, problem.num_devices)
 
-    def label(array: Array) -> Array:
-        return np.broadcast_to(array, shape[:3]).reshape(-1, 1)
-
     return Options(
-        part=label(np.arange(parts)[:, None, None]),
+        part=np.repeat(part, len(levels)),
         steps=flat(steps),
-        level=label(levels),
+        level=np.tile(levels, len(part)),
         seconds=flat(seconds),
-        bits=flat(bits),
         share=flat(share),
-        value=flat(value),
+        value=flat(most_value * work.progress[steps]),
     )
+
+
+def _every_step(work: WorkModel) -> tuple[Array, Array]:
+    """Returns (part, steps) of every part with every number of steps.  [num_rows], [num_rows, 1, 1]"""
+    parts, most = len(work.part_cost), int(work.most_steps.max())
+    return np.repeat(np.arange(parts), most), np.tile(np.arange(1, most + 1), parts)[:, None, None]
+
+
+def _few_steps(problem: PlanProblem, work: WorkModel, bits_per_weight: float) -> tuple[Array, Array]:
+    """Returns (part, steps) of every part with what `WINDOWS` leave.  [num_rows], [num_rows, 1, num_devices]
+
+    And one step of the least part, which fits if anything does.
+    """
+    part = np.repeat(np.arange(len(work.part_cost)), len(WINDOWS))
+    bits = bits_per_weight * work.part_weights[0] + problem.fixed_bits
+    with np.errstate(divide="ignore"):
+        equal_s = problem.groups.spread(problem.groups.counts) * bits / problem.full_band_rate_bps
+    windows_s = [np.minimum(times * equal_s, most * problem.deadline_s) for times, most in WINDOWS]
+    left_s = problem.deadline_s - np.tile(windows_s, (len(work.part_cost), 1))
+    steps = np.maximum(work.steps_within(left_s, part[:, None]), 1)
+    one = np.ones((1, problem.num_devices), dtype=np.int64)
+    return np.append(part, len(work.part_cost) - 1), np.concatenate([steps, one])[:, None]
 
 
 def _levels(problem: PlanProblem) -> tuple[Array, Array, Array]:
@@ -156,23 +166,32 @@ def plan_work(
     if len(chunks) == 1:
         return _plan_edges(problem, work, **settings)
     order = np.arange(problem.num_devices) if groups.order is None else groups.order
-    planned = [
-        _plan_edges(problem.subset(at), work.subset(at), **settings) for at in (order[chunk] for chunk in chunks)
-    ]
-    choice = Choice(
-        **{name: groups.restore(_joined(planned, "choice", name)) for name in ("option", "share", "value", "least")},
-        **{name: _joined(planned, "choice", name) for name in ("total", "bound", "price")},
-    )
-    names = [field.name for field in fields(PlannedWork) if field.name not in ("choice", "min_deadline_s")]
-    return PlannedWork(
-        choice=choice,
-        min_deadline_s=_joined(planned, "min_deadline_s"),
-        **{name: groups.restore(_joined(planned, name)) for name in names},
-    )
+    choice, own = _Joined(), _Joined()
+    for at in (order[chunk] for chunk in chunks):
+        planned = _plan_edges(problem.subset(at), work.subset(at), **settings)
+        choice.add(planned.choice, at, problem.num_devices)
+        own.add(planned, at, problem.num_devices)
+    return PlannedWork(choice=Choice(**choice.arrays()), **own.arrays())
 
 
-def _joined(planned: Sequence[PlannedWork], *path: str) -> Array:
-    return np.concatenate([attrgetter(".".join(path))(part) for part in planned])
+class _Joined:
+    """Joins the arrays of several values: those of edges one after the other, those of devices at their places."""
+
+    def __init__(self) -> None:
+        self._edges: dict[str, list[Array]] = {}
+        self._devices: dict[str, Array] = {}
+
+    def add(self, value: Any, at: Array, num_devices: int) -> None:
+        for name in (field.name for field in fields(value) if field.name != "choice"):
+            array = getattr(value, name)
+            if name in _OF_EDGES:
+                self._edges.setdefault(name, []).append(array)
+            else:
+                whole = self._devices.setdefault(name, np.empty(num_devices, dtype=array.dtype))
+                whole[at] = array
+
+    def arrays(self) -> dict[str, Array]:
+        return {**self._devices, **{name: np.concatenate(parts) for name, parts in self._edges.items()}}
 
 
 def _edge_chunks(groups: EdgeGroups) -> list[slice]:
@@ -204,14 +223,13 @@ def _plan_edges(
 def _chosen(options: Options, choice: Choice, least: PlanProblem) -> PlannedWork:
     option = np.maximum(choice.option, 0)
     devices = np.arange(len(option))
-    part = options.part[option, 0]
     return PlannedWork(
         choice=choice,
-        part=part,
+        part=options.part[option],
         steps=options.steps[option, devices],
-        level=options.level[option, 0],
+        level=options.level[option],
         seconds=options.seconds[option, devices],
-        blocking=blocking_devices(least),
+        blocking=np.zeros(len(option), dtype=bool) if choice.fits.all() else blocking_devices(least),
         min_deadline_s=min_deadline_s(least),
     )
 
@@ -221,7 +239,7 @@ def _cover(
 ) -> Options:
     """Returns the options of edges with too few whole models restricted, so that `coverage` devices train it."""
     groups, devices = problem.groups, np.arange(problem.num_devices)
-    is_whole = options.part[:, 0] == 0
+    is_whole = options.part == 0
     trains_all = is_whole[np.maximum(choice.option, 0)] & (choice.option >= 0)
     short = coverage - np.minimum(groups.sum(trains_all.astype(np.int64)), coverage)
     cheapest = options.share[is_whole].min(axis=0)
@@ -278,7 +296,7 @@ def least_work(problem: PlanProblem, work: WorkModel) -> PlanProblem:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Worth:
-    """Holds what more of a resource would buy, in units of the value.
+    """The value that more of a resource would add.
 
     Attributes:
       per_bandwidth: value of one more unit of each edge's bandwidth: λ, by the envelope theorem.  [num_edges]

@@ -83,11 +83,13 @@ class WorkModel:
         names = ("epoch_s", "step_s", "steps_per_epoch", "most_steps", "extra_s")
         if len(self.epoch_s) == 1:
             return self
-        return replace(self, **{name: one_or(getattr(self, name), kept) for name in names})
+        some: dict[str, Any] = {name: one_or(getattr(self, name), kept) for name in names}
+        return replace(self, **some)
 
     def seconds(self, steps: Array, part: Array | int = 0) -> Array:
         """Returns t_n(τ) κ_d − (t_n(τ) − t_n)⁺ φ_d + x_n, where t_n(τ) are whole passes of t_n, then minibatches."""
-        passes, rest = np.divmod(steps, self.steps_per_epoch)
+        passes = np.floor(steps / self.steps_per_epoch)  # as doubles: whole numbers divide several times slower
+        rest = steps - passes * self.steps_per_epoch
         whole_s = passes * self.epoch_s + rest * self.step_s
         seconds = whole_s * self.part_cost[part] + self.extra_s
         if self.part_saved.any():

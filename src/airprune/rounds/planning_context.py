@@ -120,10 +120,11 @@ class PlanningContext:
         if first_trained is not None:
             bits = self.upload_bits(keep, charges, code)
             for first in np.unique(first_trained[first_trained > 0]).tolist():
-                at, above = first_trained == first, self.shape.weights_above(first)
+                at, num_sent = first_trained == first, self.shape.weights_above(first)
                 codes = np.full(len(keep), -1) if code is None else code
                 by_code = {
-                    c: self.update_bits(None if code is None else c, above) for c in np.unique(codes[at]).tolist()
+                    c: self.update_bits(self.wire.code if code is None else c, num_sent)
+                    for c in np.unique(codes[at]).tolist()
                 }
                 bits[at] = [by_code[c] + charges.beside_bits for c in codes[at].tolist()]
             return bits

@@ -8,8 +8,9 @@ chunk in which anything fails: there the device is found.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -58,32 +59,54 @@ def train_at_once(
     if not all(batches):
         return None
     total = MaskedSum.zeros(shape.num_state, shape.prunable)
-    try:
-        trained = train(
-            received,
-            batches,
-            keep=task.keep,
-            weights=task.weights,
-            learning_rate=task.learning_rate,
-            total=total.total,
-            counts=total.masked_count,
-            **_parts(device, task),
-        )
-    except ValueError:  # bad samples of some device: training each alone shows whose
-        return None
-    if trained is None:
-        return None
-    for keep, weight in zip(task.keep, task.weights, strict=True):
-        total.count(weight, is_dense=keep >= shape.prunable_weights)
-    return ChunkSum(total=total, statistics=_statistics(device, task, batches, *trained))
+    losses: list[float] = []
+    lost: list[Array] = []
+    for first_trained, members in _stretches(task):
+        frozen = shape.frozen_below(first_trained) if first_trained else None
+        before = None if frozen is None else total.total[frozen]
+        try:
+            trained = train(
+                received,
+                batches[members],
+                keep=task.keep[members],
+                weights=task.weights[members],
+                learning_rate=task.learning_rate,
+                total=total.total,
+                counts=total.masked_count,
+                **_part(device, first_trained, len(batches[members])),
+            )
+        except ValueError:  # bad samples of some device: training each alone shows whose
+            return None
+        if trained is None:
+            return None
+        losses += trained[0]
+        lost.append(trained[1])
+        for keep, weight in zip(task.keep[members], task.weights[members], strict=True):
+            total.count(weight, is_dense=keep >= shape.prunable_weights)
+            if frozen is not None:  # they do not count in the average of the layers below
+                total.total[frozen] = before
+                total.leave_out(frozen, weight)
+    return ChunkSum(total=total, statistics=_statistics(device, task, batches, losses, np.concatenate(lost)))
 
 
-def _parts(device: Device, task: TrainTask) -> dict[str, Any]:
-    """Returns what a trainer must know of the parts that devices train, if not all train everything."""
-    if task.first_trained is None or not any(task.first_trained):
+def _stretches(task: TrainTask) -> Iterator[tuple[int, slice]]:
+    """Yields the lowest trained layer of neighbours that have the same, and their places."""
+    if task.first_trained is None:
+        yield 0, slice(0, len(task.devices))
+        return
+    start = 0
+    for first_trained, members in groupby(task.first_trained):
+        stop = start + len(list(members))
+        yield first_trained, slice(start, stop)
+        start = stop
+
+
+def _part(device: Device, first_trained: int, num_devices: int) -> dict[str, Any]:
+    """Returns what a trainer must know of the part that devices train, if they do not train everything."""
+    if not first_trained:
         return {}
-    part_of = {n: trained_part(device.model, SubModel(first_trained=n)) for n in set(task.first_trained)}
-    return {"parts": [part_of[n] for n in task.first_trained], "most_bytes": device.feature_bytes}
+    part = trained_part(device.model, SubModel(first_trained=first_trained))
+    return {"parts": [part] * num_devices, "most_bytes": device.feature_bytes}
 
 
 def _trainer(
@@ -125,8 +148,8 @@ def _only_trains(device: Device) -> bool:
 
 def _treats_all_equally(task: TrainTask, device: Device) -> bool:
     """True if nothing of the task is for one device alone but how much it keeps and whether it prunes."""
-    if task.code is not None or task.group is not None or task.memory or any(task.first_trained or ()):
-        return False  # a part is not counted in the average of the layers below it
+    if task.code is not None or task.group is not None or task.memory:
+        return False
     pruned = [n for n, keep in enumerate(task.keep) if keep < device.shape.prunable_weights]
     if task.first_trained is not None and any(task.first_trained[n] for n in pruned):
         return False  # what it sends depends on its mask
@@ -153,7 +176,7 @@ def _statistics(
     unmeasured = np.full(len(sent), np.nan)
     return DeviceStatistics(
         device=np.array(task.devices, np.int64),
-        uploaded_weights=np.array(sent, np.int64),
+        uploaded_weights=np.array(coded, np.int64),
         sent_bits=np.array([bits_of[number] for number in coded]),
         code_error=np.zeros(len(sent)),
         loss=means,
