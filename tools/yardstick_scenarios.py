@@ -514,6 +514,8 @@ _PRESETS = {
         "non-iid": {},
         "wide": {},
         "dirichlet-01": {},
+        "dirichlet-05": {},
+        "text": {"rounds.global_rounds": 1},
         "unreliable": {},
         "device-cpu": {"plan.deadline_s": 0.28},
         "accelerators": {"plan.deadline_s": 0.05},
