@@ -114,7 +114,8 @@ def half_widths(values: Mapping[str, BySeed]) -> dict[tuple[str, str], float]:
     times the median), or without all seeds, has its own paired t-interval, corrected by Šidák for the number of such
     pairs. If there are both kinds, each has half of the 5 %.
     """
-    seeds = sorted(max(map(list, values.values()), key=len))
+    most = max(map(len, values.values()))
+    seeds = sorted(next(by_seed for by_seed in values.values() if len(by_seed) == most))
     whole = {name: np.array([by[seed] for seed in seeds]) for name, by in values.items() if all(s in by for s in seeds)}
     similar = _similar(whole)
     names = list(values)
