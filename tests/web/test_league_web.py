@@ -82,7 +82,7 @@ def test_the_page_shows_standings_with_origins_picture_notes_and_claims(site, pa
 
 def test_recorded_claims_stay_visible_beside_those_of_a_folder(site, page):
     page.goto(f"{site.url}/league")
-    page.locator("#recorded-claims .badge").first.wait_for()
+    page.locator("#claims .badge").first.wait_for()
     assert page.locator("#recorded-claims .claims > table > tbody > tr").count() == len(recorded.league()["claims"])
     assert page.locator("#claims .claims > table > tbody > tr").count() == 1
 

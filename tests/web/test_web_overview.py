@@ -46,6 +46,6 @@ def test_idea_price_reproduction_and_league_are_there_before_anything_was_run(se
     assert page.locator("#standings tbody tr").count() == 10
     page.get_by_role("button", name=f"Show all {len(rows)} rows").click()
     assert page.locator("#standings tbody tr").count() == len(rows)
-    assert page.locator("#claims .claims > table > tbody > tr").count() == len(recorded.league()["claims"]) > 30
+    assert page.locator("#claims .claims > table > tbody > tr").count() == len(recorded.league()["claims"])
     page.goto(f"{server.url}/reproduction")
     assert page.locator("#claims .claims > table > tbody > tr").count() == recorded.reproduction()["num_claims"]
