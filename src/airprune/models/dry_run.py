@@ -76,6 +76,9 @@ def _outputs(module: nn.Module, data: Dataset, size: int) -> torch.Tensor:
         outputs = module(x)
     except Exception as error:  # whatever the module's own forward raises
         rule = f"must take minibatches of shape {[size, *data.feature_shape]} and type {data.train_x.dtype}"
+        if data.fields:
+            inputs = ", ".join(f"{one.name} {[size, *one.shape]}" for one in data.fields)
+            rule = f"must take minibatches that are a dictionary of {inputs}"
         raise InvalidValue(MODEL, rule, first_sentence(error), _hint(data)) from None
     if not isinstance(outputs, torch.Tensor):
         way_out = "Wrap it in a module that picks one, e.g. the last of an LSTM's outputs."

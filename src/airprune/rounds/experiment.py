@@ -17,6 +17,7 @@ from airprune.methods.compression.base import Wire
 from airprune.methods.registration import setup_payload
 from airprune.methods.selection.base import Candidates, Selection
 from airprune.methods.topology import Topology, Tree
+from airprune.models.input_dictionary import taking
 from airprune.models.kernels import kernel_for
 from airprune.models.kernels.devices import device_named
 from airprune.models.layout import LocalModel
@@ -115,15 +116,19 @@ class Experiment:
         network = scenario.build_network()
         data = dataset_of(scenario, dataset, targets=criteria.loss.targets)
         wanted = (kernel or "auto") if scenario.train.kernel == "auto" else scenario.train.kernel
-        source = source_of(
-            scenario,
-            data.train_x,
-            data.train_y,
-            num_outputs=data.num_outputs,
-            kernel=wanted,
-            by_accuracy=criteria.is_accuracy,
-            module=model,
-        )
+        if data.fields and model is None:
+            names = ", ".join(one.name for one in data.fields)
+            raise InvalidValue("run.model", f"must be given for samples of several inputs, {names}", None)
+        with taking(model, data.fields):
+            source = source_of(
+                scenario,
+                data.train_x,
+                data.train_y,
+                num_outputs=data.num_outputs,
+                kernel=wanted,
+                by_accuracy=criteria.is_accuracy,
+                module=model,
+            )
         flat = source.open()
         if scenario.model.start is not None:
             load_start(flat, scenario.model.start)

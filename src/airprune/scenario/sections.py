@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
@@ -200,6 +201,22 @@ class DataSection(Section):
     owner = "Scenario.data"
 
     name: Text = Field(default="fashion-mnist", description="a data set of `airprune data list`")
+    path: FilePath | None = Field(
+        default=None,
+        description="file or folder with samples of your own, in place of name: CSV, NPZ, LEAF, PFLlib or images; "
+        "train_samples and test_samples are then the most that are used",
+    )
+    target_column: Text | None = Field(
+        default=None,
+        description="for a path to a CSV file: column with the target; none: label, labels, target, y or class",
+    )
+    owner_column: Text | None = Field(
+        default=None,
+        description="for a path to a CSV file: column that names the owner of each sample, for partition natural",
+    )
+    sample_shape: tuple[Count, ...] | None = Field(
+        default=None, description="for a path: shape of a sample where the file has it flat; size of images in a folder"
+    )
     train_samples: Annotated[int, Field(ge=1, le=10**9)] | None = Field(
         default=50_000, description="number of training samples; none: all"
     )
@@ -244,6 +261,11 @@ class DataSection(Section):
     data_dir: Annotated[FilePath | None, Label()] = Field(
         default=None, description="folder that is searched first for the files; results do not depend on it"
     )
+
+    @property
+    def source(self) -> str:
+        """Returns the name of the data set, or of the file or folder in its place."""
+        return self.name if self.path is None else Path(self.path).name
 
 
 class PlanSection(ChoiceSection):

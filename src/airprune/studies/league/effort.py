@@ -50,7 +50,7 @@ class Load:
 
     @classmethod
     def of(cls, scenario: Scenario) -> Load:
-        return cls(f"{scenario.model.name} {scenario.data.name}", workload_of(scenario), scenario)
+        return cls(f"{scenario.model.name} {scenario.data.source}", workload_of(scenario), scenario)
 
 
 @dataclass
