@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from airprune.planning.schemes import SCHEMES, plan
     from airprune.results.bound import bound_of
     from airprune.results.frames import load_runs
+    from airprune.results.partition import partition_of
     from airprune.runs import run
     from airprune.runs.callbacks import Callback
     from airprune.runs.exporting import load_model
@@ -82,6 +83,7 @@ __all__ = [
     "compare",
     "sweep",
     "load_runs",
+    "partition_of",
     "bound_of",
     "AirpruneError",
     "UsageError",
@@ -117,6 +119,7 @@ _HOMES = {
     "compare": "studies.calls",
     "sweep": "studies.calls",
     "load_runs": "results.frames",
+    "partition_of": "results.partition",
     "bound_of": "results.bound",
     "AirpruneError": "errors",
     "UsageError": "errors",

@@ -62,6 +62,7 @@ def _of_path(data: DataSection, seed: int, targets: str) -> Dataset:
         targets=targets,
         owner=data.owner_column,
         target=data.target_column,
+        features=data.feature_columns,
         sample_shape=data.sample_shape,
     )
     options = LoadOptions(
@@ -133,3 +134,20 @@ def samples_by_device(scenario: Scenario, data: Dataset, network: Network) -> Ho
     if settings.samples_per_device is None:
         return partition(classes, owner=data.train_owner, owner_order=data.owner_order, **options)
     return draw_samples(classes, samples_per_device=settings.samples_per_device, **options)
+
+
+def held_out_by_device(scenario: Scenario, data: Dataset, samples: Holdings) -> tuple[Array, ...] | None:
+    """Returns the indices of each device's own test samples, those of its owners; None where owners have none.
+
+    Only with the partition natural, and a test part with owners. A device may have none.  [num_devices] arrays
+    """
+    if scenario.data.partition != "natural" or data.train_owner is None or data.test_owner is None:
+        return None
+    order = np.argsort(data.test_owner, kind="stable")
+    owner = data.test_owner[order]
+    found = []
+    for own in samples:
+        owners = np.unique(data.train_owner[own])
+        first, last = np.searchsorted(owner, owners), np.searchsorted(owner, owners, side="right")
+        found.append(np.sort(np.concatenate([order[a:b] for a, b in zip(first, last, strict=True)])))
+    return tuple(found)

@@ -210,6 +210,9 @@ class DataSection(Section):
         default=None,
         description="for a path to a CSV file: column with the target; none: label, labels, target, y or class",
     )
+    feature_columns: tuple[Text, ...] | None = Field(
+        default=None, description="for a path to a CSV file: columns with the features; none: all others"
+    )
     owner_column: Text | None = Field(
         default=None,
         description="for a path to a CSV file: column that names the owner of each sample, for partition natural",
