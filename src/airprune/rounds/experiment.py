@@ -11,6 +11,7 @@ import numpy as np
 
 from airprune.components.component import Component, ModelShape, Owner, Slot
 from airprune.data import Dataset, Holdings
+from airprune.data.holdings import Claimed
 from airprune.errors import InvalidValue
 from airprune.methods.association.base import Served
 from airprune.methods.compression.base import Wire
@@ -57,7 +58,7 @@ from airprune.rounds.timing import TimedRound
 from airprune.rounds.training.worker import Job
 from airprune.rounds.work import LocalWork
 from airprune.scenario import Scenario
-from airprune.scenario.data import classes_of, dataset_of, samples_by_device
+from airprune.scenario.data import classes_of, dataset_of, held_out_by_device, samples_by_device
 from airprune.wireless.channel import Radio
 from airprune.wireless.device_speed.work import ModelWork
 from airprune.wireless.network import Network
@@ -115,6 +116,7 @@ class Experiment:
         kernel, device = _device(scenario, kernel)
         network = scenario.build_network()
         data = dataset_of(scenario, dataset, targets=criteria.loss.targets)
+        criteria = criteria.with_accuracy(data.num_classes)
         wanted = (kernel or "auto") if scenario.train.kernel == "auto" else scenario.train.kernel
         if data.fields and model is None:
             names = ", ".join(one.name for one in data.fields)
@@ -485,6 +487,18 @@ class Experiment:
             train, test = data.train_owner, data.test_owner
         classes = (train[samples] for samples in self.samples)
         return tuple(samples_like(own, test, count, rng) for own, rng in zip(classes, streams, strict=True))
+
+    @cached_property
+    def held_out(self) -> tuple[Array, ...]:
+        """Own test samples of each device: those of its owners if they have any, else samples like its data.
+
+        [num_devices] arrays
+        """
+        if isinstance(self.samples, Claimed):
+            rule = "must be false in a deployment, where the samples of devices are not known to the cloud"
+            raise InvalidValue("Scenario.evaluation.devices", rule, True)
+        own = held_out_by_device(self.scenario, self.dataset, self.samples)
+        return self.own_tests if own is None else own
 
     def job(self, dataset: Any) -> Job:
         """Returns the workers' setup; `dataset` says where to find the samples."""

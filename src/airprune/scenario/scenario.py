@@ -71,6 +71,7 @@ class Scenario(Section):
     privacy: sections.PrivacySection = sections.PrivacySection()
     train: sections.TrainSection = sections.TrainSection()
     rounds: sections.RoundsSection = sections.RoundsSection()
+    evaluation: sections.EvaluationSection = sections.EvaluationSection()
     stop: sections.StopSection = sections.StopSection()
     events: sections.EventsSection = sections.EventsSection()
     diagnostics: sections.DiagnosticsSection = sections.DiagnosticsSection()

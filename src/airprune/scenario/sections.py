@@ -627,6 +627,34 @@ class RoundsSection(Section):
     )
 
 
+class EvaluationSection(Section):
+    """What is recorded of a model beside its loss and metric, in each evaluation."""
+
+    owner = "Scenario.evaluation"
+
+    metrics: tuple[Text, ...] = Field(
+        default=(),
+        description="further metrics on the test samples, recorded as test_ and their names, numbers or lists: f1 "
+        "(mean over classes), class-f1, class-accuracy, accuracy, mae; your own by --import or `run(metric=[…])`",
+    )
+    devices: bool = Field(
+        default=False,
+        description="after each global round, the metric on every device's own test samples: by device, by edge, and "
+        "its mean, standard deviation, worst tenth and Jain's index over devices",
+    )
+
+    @field_validator("metrics")
+    @classmethod
+    def _known_metrics(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+        for name in names:
+            if name not in METRICS and not name.startswith(OWN):
+                raise UnknownName(f"{cls.owner}.metrics", name[:60], METRICS)
+        if len(set(names)) < len(names):
+            twice = next(name for name in names if names.count(name) > 1)
+            raise InvalidValue(f"{cls.owner}.metrics", "must name each metric once", f"{twice!r} twice")
+        return names
+
+
 class StopSection(Section):
     """Early stopping: the run ends, with its model, after the global round in which one of these is met."""
 
