@@ -215,3 +215,8 @@ def test_unknown_metrics_are_refused_and_functions_must_be_given_again():
         scenario(**{"evaluation.metrics": ["f1", "f1"]})
     with pytest.raises(InvalidValue, match=r"evaluation.metrics names a function.*metric=\[…\]"):
         list(ap.run(scenario(**{"evaluation.metrics": ["own:mine"]}), dataset=OWNED))
+
+
+def test_a_vector_cannot_be_the_one_metric_of_a_scenario():
+    with pytest.raises(InvalidValue, match=r"train.metric must be one number, got 'class-f1'.*evaluation.metrics"):
+        scenario(**{"train.metric": "class-f1"})

@@ -15,6 +15,7 @@ from airprune.data.holdings import IntArray
 from airprune.errors import InvalidValue
 from airprune.scenario import Scenario
 from airprune.scenario.data import classes_of, dataset_of, held_out_by_device, samples_by_device
+from airprune.scenario.scenario import checked_scenario
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -122,7 +123,7 @@ def partition_of(scenario: Scenario, dataset: Any = None) -> PartitionTable:
     """Returns the partition that a run of this scenario trains on; `dataset` as for `run`."""
     from airprune.models.losses.own import criteria_of
 
-    scenario.check_names()
+    checked_scenario("partition_of.scenario", scenario).check_names()
     loss = criteria_of(scenario).loss if not scenario.train.loss.startswith("own:") else None
     data = dataset_of(scenario, dataset, targets="any" if loss is None else loss.targets)
     network = scenario.build_network()

@@ -510,6 +510,9 @@ class TrainSection(Section):
         known = LOSSES if info.field_name == "loss" else (AUTO, *METRICS)
         if name not in known and not name.startswith(OWN):
             raise UnknownName(f"{cls.owner}.{info.field_name}", name[:60], known)
+        if info.field_name == "metric" and name in METRICS and METRICS[name].is_vector:
+            rule, way_out = "must be one number", f'Example: evaluation.metrics = ["{name}"]'
+            raise InvalidValue(f"{cls.owner}.metric", rule, f"{name!r}, one for each class", way_out)
         return name
 
     @field_validator("kernel")

@@ -5,6 +5,8 @@ Classes and owners are numbered in the order of their sorted names. Grey images 
 
 from __future__ import annotations
 
+import itertools
+import os
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +19,31 @@ from airprune.text import printable
 
 _ENDINGS = frozenset({".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".ppm", ".pgm", ".tif", ".tiff"})
 _GREY = ("1", "L")
+_MOST_DEPTH = 3  # folders: train, owner, class
+_MOST_FOLDERS, _MOST_ENTRIES = 100, 1_000
 
 
 def holds(path: Path) -> bool:
-    return path.is_dir() and next(_images(path), None) is not None
+    return path.is_dir() and _has_image(path)
+
+
+def _has_image(root: Path) -> bool:
+    """True if an image is near the top; looks at few folders, since a user may name any."""
+    folders = [(root, 0)]
+    for _ in range(_MOST_FOLDERS):
+        if not folders:
+            return False
+        folder, depth = folders.pop()
+        try:
+            inside = list(itertools.islice(os.scandir(folder), _MOST_ENTRIES))
+        except OSError:
+            continue
+        if any(entry.is_file() and Path(entry.name).suffix.lower() in _ENDINGS for entry in inside):
+            return True
+        if depth < _MOST_DEPTH:
+            below = sorted(entry.path for entry in inside if entry.is_dir(follow_symlinks=False))
+            folders.extend((Path(path), depth + 1) for path in reversed(below))
+    return False
 
 
 def _images(folder: Path) -> Any:

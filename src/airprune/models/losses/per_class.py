@@ -41,6 +41,6 @@ def f1(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
     return class_f1(outputs, targets).nanmean()
 
 
-CLASS_ACCURACY = Metric(name="class-accuracy", summary="accuracy of each class", mean=class_accuracy)
-CLASS_F1 = Metric(name="class-f1", summary="F1 score of each class", mean=class_f1)
+CLASS_ACCURACY = Metric(name="class-accuracy", summary="accuracy of each class", mean=class_accuracy, is_vector=True)
+CLASS_F1 = Metric(name="class-f1", summary="F1 score of each class", mean=class_f1, is_vector=True)
 F1 = Metric(name="f1", summary="mean of the classes' F1 scores", mean=f1)
