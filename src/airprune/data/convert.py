@@ -6,7 +6,7 @@ import dataclasses
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -85,7 +85,7 @@ def as_dataset(
     if num_classes is None:
         num_classes = len(found.class_names) or _num_classes(all_y, parts[1].y, targets)
     arrays, fields = _arrays(parts)
-    order = "device" if found.is_by_device else "sorted"
+    order: Literal["device", "sorted"] = "device" if found.is_by_device else "sorted"
     return Dataset(
         name=name,
         num_classes=num_classes,
@@ -187,7 +187,7 @@ def _numbered_owners(found: _Found) -> tuple[_Found, tuple[str, ...]]:
     texts = [np.array([str(one) for one in owner.tolist()]) for owner in owners]
     names = np.unique(np.concatenate(texts))
     numbers = [np.searchsorted(names, text) for text in texts]
-    parts = {"train": dataclasses.replace(found.train, owner=numbers[0])}
+    parts: dict[str, Any] = {"train": dataclasses.replace(found.train, owner=numbers[0])}
     if test is not None and found.test is not None:
         parts["test"] = dataclasses.replace(found.test, owner=numbers[1])
     return dataclasses.replace(found, **parts), tuple(names.tolist())

@@ -134,7 +134,7 @@ class Dataset:
     def some(self, train: NDArray[np.int64] | slice, test: NDArray[np.int64] | slice) -> Dataset:
         """Returns the data set of these training and test samples alone."""
         parts = {"train": train, "test": test}
-        chosen = {name: array[parts[name.partition("_")[0]]] for name, array in self.arrays.items()}
+        chosen: dict[str, Any] = {name: array[parts[name.partition("_")[0]]] for name, array in self.arrays.items()}
         return dataclasses.replace(self, **chosen)
 
     @cached_property

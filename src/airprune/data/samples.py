@@ -90,9 +90,9 @@ def joined(field: str, parts: Sequence[Samples]) -> Samples:
             raise InvalidValue(field, rule, f"{_form(part)} in part {number}", "Resize, pad or cut them first.")
     if isinstance(first.x, dict):
         names = list(first.x)
-        x: Inputs = {name: np.concatenate([part.x[name] for part in parts]) for name in names}  # type: ignore[call-overload]
+        x: Inputs = {name: np.concatenate([part.x[name] for part in parts]) for name in names}
     else:
-        x = np.concatenate([part.x for part in parts])  # type: ignore[misc]
+        x = np.concatenate([part.x for part in parts])
     owners = [part.owner for part in parts if part.owner is not None]
     owner = np.concatenate(owners) if len(owners) == len(parts) else None
     return Samples(x=x, y=np.concatenate([part.y for part in parts]), owner=owner)

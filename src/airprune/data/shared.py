@@ -51,7 +51,8 @@ class SharedDataset:
     def check(self) -> None:
         """Hashes the arrays again; for files that came from elsewhere."""
         opened = self.open()
-        found = Dataset(name=self.name, **self._facts, **opened.arrays)
+        facts = self._facts | opened.arrays
+        found = Dataset(name=self.name, **facts)
         if found.fingerprint != self.fingerprint:
             raise WorkFailed(
                 f"{self.folder} holds data with hash {found.fingerprint[:12]}…, "

@@ -75,7 +75,8 @@ def callbacks_of(given: Iterable[GivenCallback]) -> list[Callback]:
         elif isinstance(one, Callback):
             found.append(one)
         elif callable(one):
-            found.append(_Seeing(one) if _takes_two(one) else _Function(one))
+            function: Any = one
+            found.append(_Seeing(function) if _takes_two(function) else _Function(function))
         else:
             rule = "must be functions of a record, or of a record and the model, callbacks or names of loggers"
             raise InvalidValue("run.callbacks", rule, repr(one), 'Example: callbacks=[print, "tensorboard"]')

@@ -631,7 +631,7 @@ class RoundsSection(Section):
 
 
 class EvaluationSection(Section):
-    """What is recorded of a model beside its loss and metric, in each evaluation."""
+    """Further metrics of evaluations, and evaluation by device."""
 
     owner = "Scenario.evaluation"
 

@@ -53,12 +53,11 @@ def read_files(path: Path, *, targets: str, columns: Columns, sample_shape: tupl
         raise_if_exhausted(error)
         raise InvalidValue(shown, "must be readable", error.strerror or str(error)) from None
     train, test, names = _numbered_classes(shown, found, targets)
-    train, test = (
-        None if part is None else checked_samples(shown, _shaped(shown, part, request), targets)
-        for part in (train, test)
-    )
-    assert train is not None
-    return FileParts(train=train, test=test, class_names=names)
+
+    def finished(part: Samples) -> Samples:
+        return checked_samples(shown, _shaped(shown, part, request), targets)
+
+    return FileParts(train=finished(train), test=None if test is None else finished(test), class_names=names)
 
 
 def digest_of(path: Path) -> str:

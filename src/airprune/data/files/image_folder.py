@@ -86,7 +86,8 @@ def _channels(paths: list[Path], shape: tuple[int, ...] | None) -> int:
 
 
 def _samples(paths: list[Path], depth: int, channels: int, shape: tuple[int, ...] | None) -> Samples:
-    pixels, first = [], (0, 0)
+    pixels: list[Array] = []
+    first: tuple[int, ...] = (0, 0)
     for path in paths:
         image = _pixels(path, channels, shape)
         first = first if pixels else image.shape[:2]

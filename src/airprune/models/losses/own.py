@@ -62,7 +62,7 @@ def key_of(metric: Metric) -> str:
 
 def named(scenario: Scenario, loss: Any, metric: Any) -> Scenario:
     """Returns the scenario with the names of the given functions; None leaves its own."""
-    changes = {}
+    changes: dict[str, Any] = {}
     if loss is not None:
         changes["train.loss"] = _name("run.loss", loss, _KNOWN, Loss)
     if isinstance(metric, (list, tuple)):
@@ -91,15 +91,13 @@ def _more(names: Sequence[str], given: Sequence[Any]) -> Iterator[Metric]:
     """Yields the further metrics of a scenario; functions of a script are found by the names that `named` gave them."""
     functions = {_name("run.metric", one, _KNOWN_METRICS, Metric): one for one in given}
     for name in names:
-        function = functions.get(name)
-        short = name.removeprefix(OWN)
-        yield _chosen(
-            "metrics",
-            name,
-            function,
-            METRICS,
-            lambda mean=function, short=short: Metric(name=short, summary="", mean=mean),
-        )
+        yield _one_more(name, functions.get(name))
+
+
+def _one_more(name: str, function: Any) -> Metric:
+    short = name.removeprefix(OWN)
+    found: Metric = _chosen("metrics", name, function, METRICS, lambda: Metric(name=short, summary="", mean=function))
+    return found
 
 
 def _chosen(kind: str, name: str, given: Any, known: Any, made: Callable[[], Any]) -> Any:
