@@ -260,4 +260,7 @@ def _asked(orders: pb.Orders) -> str:
     fixed = pb.Orders(keep=orders.keep, learning_rate=orders.learning_rate, model_digest=orders.model_digest)
     if orders.HasField("code"):
         fixed.code = orders.code
+    if orders.HasField("local_steps"):
+        fixed.local_steps = orders.local_steps
+    fixed.first_trained = orders.first_trained
     return digest_of(fixed.SerializeToString(deterministic=True)).hex()

@@ -250,17 +250,21 @@ class Deployed(Environment):
         for task in group.tasks:
             for number, device in enumerate(task.devices):
                 place = int(np.searchsorted(planned.device, device))
+                code = None if task.code is None else task.code[number]
+                first_trained = 0 if task.first_trained is None else task.first_trained[number]
                 message.orders.append(
                     pb.DeviceOrders(
                         device=device,
                         keep=task.keep[number],
                         weight=task.weights[number],
-                        code=None if task.code is None else task.code[number],
+                        code=code,
                         rate_bps=float(rates_bps[place]),
-                        max_bytes=self._max_bytes(task.keep[number], None if task.code is None else task.code[number]),
+                        max_bytes=self._max_bytes(task.keep[number], code, first_trained),
                         last_counted=int(values[_COUNTED][device]),
                         planned_compute_s=float(timed.compute_s[place]),
                         planned_uplink_s=float(planned.bits[place] / rates_bps[place]),
+                        local_steps=None if task.local_steps is None else task.local_steps[number],
+                        first_trained=first_trained,
                     )
                 )
         if self._settings.measures:
@@ -294,10 +298,13 @@ class Deployed(Environment):
             rates_bps = np.where(np.isnan(measured_bps), rates_bps, measured_bps)
         return np.asarray(planned.share * rates_bps)
 
-    def _max_bytes(self, keep: int, code: int | None) -> int:
+    def _max_bytes(self, keep: int, code: int | None, first_trained: int) -> int:
         work = self._work
         num_sent = work.shape.fixed_weights + keep
-        return upload_size(work.codec, num_sent, code=code, has_mask=True) + work.report_bytes
+        if first_trained:
+            num_sent = min(num_sent, work.shape.weights_above(first_trained))
+        size = upload_size(work.codec, num_sent, code=code, has_mask=True, first_trained=first_trained)
+        return size + work.report_bytes
 
     def _station(self, experiment: Experiment, state: RunState, edge: int) -> Station:
         slots = {name: state.values[name][edge] for name in experiment.slot_names(Owner.EDGE)}

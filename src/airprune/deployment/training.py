@@ -69,11 +69,17 @@ class Trainer:
                 learning_rate=orders.learning_rate,
                 round_index=orders.round_index,
                 code=code,
+                local_steps=orders.local_steps if orders.HasField("local_steps") else None,
                 memory=memory or self.first_memory,
+                first_trained=orders.first_trained,
             ),
             samples=np.arange(self.num_samples),
             streams=Streams(self.work.scenario.seed, *place, secret_noise=self._secret_noise),
         )
+        if made.first_trained != orders.first_trained:
+            way_out = "Let the scheme plan trained parts, as scheme 'work' does, or simulate with `airprune run`"
+            rule = f"must be {orders.first_trained}, as ordered: a deployment carries planned parts alone"
+            raise InvalidValue("SubModel.first_trained", rule, made.first_trained, way_out)
         shared_mask = shared_mask_of(self.work.method.masking, received.mask, orders.round_index, self.work.codec)
         digest = bytes.fromhex(orders.model_digest)
         data = upload_to_bytes(made, self.work.codec, model_digest=digest, shared_mask=shared_mask, code=code)

@@ -126,7 +126,10 @@ class PlanningContext:
                     c: self.update_bits(self.wire.code if code is None else c, num_sent)
                     for c in np.unique(codes[at]).tolist()
                 }
-                bits[at] = [by_code[c] + charges.beside_bits for c in codes[at].tolist()]
+                beside_bits = charges.beside_bits
+                if self.plan.framing:  # biases and buffers of frozen layers are not sent either
+                    beside_bits -= 8.0 * self.codec.frozen_bytes(first)
+                bits[at] = [by_code[c] + beside_bits for c in codes[at].tolist()]
             return bits
         if code is not None:
             bits = np.zeros(len(keep))

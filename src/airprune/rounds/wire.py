@@ -77,12 +77,21 @@ class Codec:
         rest[self.shape.personal] = False
         return np.flatnonzero(rest)
 
-    def sent_index(self, mask: Array | None) -> Array:
-        """Returns the places in the state of the counted weights that are sent."""
-        if mask is None:
+    def rest_above(self, first_trained: int) -> Array:
+        """Returns the places of biases and buffers that a device sends which trains the layers from this one on."""
+        if not first_trained:
+            return self.rest_index
+        return self.rest_index[~self.shape.frozen_below(first_trained)[self.rest_index]]
+
+    def sent_index(self, mask: Array | None, first_trained: int = 0) -> Array:
+        """Returns the places in the state of the counted weights that are sent: none below `first_trained`."""
+        if mask is None and not first_trained:
             return self._weights_index
         sent = self.shape.is_weight.copy()
-        sent[self.shape.prunable] &= mask
+        if mask is not None:
+            sent[self.shape.prunable] &= mask
+        if first_trained:
+            sent &= ~self.shape.frozen_below(first_trained)
         return np.flatnonzero(sent)
 
     @cached_property
@@ -98,8 +107,12 @@ class Codec:
 
     @property
     def frame_bytes(self) -> int:
-        """Bytes that every upload has, whatever its weights."""
+        """Bytes that every upload of a whole model has, whatever its weights."""
         return HEADER_BYTES + STATISTICS_BYTES + self.rest_index.size * self.state_dtype.itemsize
+
+    def frozen_bytes(self, first_trained: int) -> int:
+        """Returns by how much that is less where the layers below this one are neither trained nor sent."""
+        return (self.rest_index.size - self.rest_above(first_trained).size) * self.state_dtype.itemsize
 
     @property
     def mask_bytes(self) -> int:
@@ -113,9 +126,10 @@ class Codec:
         return math.ceil(self.compression.message_bits(stored, num_sent) / 8)
 
 
-def upload_size(codec: Codec, num_sent: int, *, code: int | None, has_mask: bool) -> int:
+def upload_size(codec: Codec, num_sent: int, *, code: int | None, has_mask: bool, first_trained: int = 0) -> int:
     """Bytes of an upload of so many counted weights, without reports: for planner, clock, encoder and checks."""
-    return codec.frame_bytes + codec.update_bytes(num_sent, code) + (codec.mask_bytes if has_mask else 0)
+    framed = codec.frame_bytes - (codec.frozen_bytes(first_trained) if first_trained else 0)
+    return framed + codec.update_bytes(num_sent, code) + (codec.mask_bytes if has_mask else 0)
 
 
 def shared_mask_of(masking: Masking, shared: Array | None, round_index: int, codec: Codec) -> Array | None:
