@@ -5,14 +5,16 @@ Without torch where that gives the same bits: a small device installs and loads 
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 
 import numpy as np
 
 from airprune.components.component import Owner
+from airprune.deployment.checks import MAX_PARTS
 from airprune.deployment.own_data import Samples
 from airprune.deployment.protocol import airprune_pb2 as pb
 from airprune.deployment.run_definition import RunDefinition, torch_model
@@ -20,17 +22,21 @@ from airprune.deployment.uploads import upload_to_bytes
 from airprune.engines.machine import single_thread
 from airprune.errors import InvalidValue
 from airprune.methods.compression.base import Wire
+from airprune.methods.masking.base import SubModel
 from airprune.models.kernels import kernel_for
 from airprune.models.kernels.devices import device_named
 from airprune.models.layout import LocalModel
 from airprune.models.losses import CROSS_ENTROPY, LOSSES
+from airprune.planning.schemes.work import Work
 from airprune.randomness import WholeNumbers
-from airprune.rounds.device import device_round
+from airprune.rounds.device import GradientRequest, device_round
 from airprune.rounds.local import Device, LocalSettings, Streams
 from airprune.rounds.messages import Broadcast, Orders
 from airprune.rounds.method import Method
 from airprune.rounds.model_source import plain_cnn, without_torch
+from airprune.rounds.trained_part import trained_part, with_features
 from airprune.rounds.wire import shared_mask_of
+from airprune.rounds.work import parts_of
 from airprune.scenario import Scenario
 
 Array = np.ndarray
@@ -39,10 +45,15 @@ _TIMED_STEPS = 3
 
 
 class Trainer:
-    """Trains one device of a run."""
+    """Trains one device of a run.
 
-    def __init__(self, work: RunDefinition, index: int, samples: Samples) -> None:
+    Args:
+      slowdown: factor by which the device is to be slower than this machine; see `slowed`.
+    """
+
+    def __init__(self, work: RunDefinition, index: int, samples: Samples, *, slowdown: float = 1.0) -> None:
         self.work, self.index, (x, y) = work, index, samples
+        self.slowdown = slowdown
         self.num_samples = len(y)
         self._device = local_device(work.scenario, input_shape=work.input_shape, num_classes=work.num_classes, x=x, y=y)
         self.kernel = self._device.settings.kernel
@@ -93,14 +104,56 @@ class Trainer:
 
     def seconds_per_sample(self) -> float:
         """Returns the time of one training step on a minibatch, the fastest of a few, per sample."""
+        batch = self._timed_batch
+        return self._fastest_s(lambda: self._device.gradient(batch)) / len(batch)
+
+    def part_seconds(self) -> list[tuple[float, float]]:
+        """Returns the same of every part that the scheme may have it train, without and with kept features.
+
+        The whole model comes first; empty where no parts are planned.
+        """
+        scheme, device, batch = self.work.method.scheme, self._device, self._timed_batch
+        parts = parts_of(self.work.shape).tolist()
+        if not isinstance(scheme, Work) or not scheme.parts or len(parts) > MAX_PARTS:
+            return []
+        found = []
+        for first in parts:
+            part = trained_part(device.model, SubModel(first_trained=first))
+            step_s = cached_s = self._fastest_s(GradientRequest(device, batch, part).answer)
+            if part is not None:
+                kept = with_features(device, part, [batch, batch])
+                if kept.features is not None:
+                    cached_s = self._fastest_s(GradientRequest(device, batch, kept).answer)
+            found.append((step_s / len(batch), cached_s / len(batch)))
+        return found
+
+    @property
+    def _timed_batch(self) -> Array:
+        return np.arange(min(self.work.scenario.train.batch_size, self.num_samples))
+
+    def _fastest_s(self, step: Callable[[], object]) -> float:
+        """Returns the time of the fastest of a few calls, slowed down as training is."""
         single_thread()
-        batch = np.arange(min(self.work.scenario.train.batch_size, self.num_samples))
-        best_s = np.inf
+        clock, best_s = time.thread_time if self.slowdown > 1.0 else time.perf_counter, np.inf
         for _ in range(_TIMED_STEPS):
-            start_s = time.perf_counter()
-            self._device.gradient(batch)
-            best_s = min(best_s, time.perf_counter() - start_s)
-        return best_s / len(batch)
+            start_s = clock()
+            step()
+            best_s = min(best_s, clock() - start_s)
+        return self.slowdown * best_s
+
+
+@contextlib.contextmanager
+def slowed(factor: float) -> Iterator[None]:
+    """Makes a block take `factor` times the processor seconds that its thread uses, by waiting at its end.
+
+    Time in which other processes had the processor counts as waiting, so that a slowed device keeps its pace on a busy
+    machine. A factor of 1 changes nothing.
+    """
+    start_s, used_s = time.perf_counter(), time.thread_time()
+    yield
+    if factor > 1.0:
+        end_s = start_s + factor * (time.thread_time() - used_s)
+        time.sleep(max(0.0, end_s - time.perf_counter()))
 
 
 def local_device(scenario: Scenario, *, input_shape: Sequence[int], num_classes: int, x: Array, y: Array) -> Device:

@@ -22,6 +22,24 @@ def one_or(array: Array, kept: Any) -> Array:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
+class MeasuredWork:
+    """Times of work as devices measured them; they replace what clocks count.
+
+    Attributes:
+      part_cost, part_saved: as in `WorkModel`; None: as counted.  [num_parts]
+      extra_s: what a round takes a device beside its training, e.g. to receive its orders.  [num_devices]
+    """
+
+    part_cost: Array | None = None
+    part_saved: Array | None = None
+    extra_s: Array | None = None
+
+    def subset(self, kept: Array) -> MeasuredWork:
+        """Returns the times of some of its devices."""
+        return self if self.extra_s is None else replace(self, extra_s=self.extra_s[kept])
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
 class WorkModel:
     """The work that devices can do in one edge round.  Arrays [num_devices] or [num_parts]
 

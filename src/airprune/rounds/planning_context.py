@@ -13,7 +13,7 @@ from airprune.methods.compression.base import Wire
 from airprune.methods.masking.base import Charges
 from airprune.methods.selection.base import Candidates
 from airprune.methods.topology.relay import Relay
-from airprune.planning import Codes, Ladder, PlanProblem, WorkModel
+from airprune.planning import Codes, Ladder, MeasuredWork, PlanProblem, WorkModel
 from airprune.planning.limits import DeviceLimits
 from airprune.rounds.compute_times import ComputeTimes
 from airprune.rounds.method import Method
@@ -188,7 +188,8 @@ def select_only(candidates: Candidates, selected: Array) -> Candidates:
     if selected.all():
         return candidates
     arrays = ("device", "edge", "num_samples")
-    return replace(candidates, **{name: getattr(candidates, name)[selected] for name in arrays})
+    work = None if candidates.work is None else candidates.work.subset(selected)
+    return replace(candidates, work=work, **{name: getattr(candidates, name)[selected] for name in arrays})
 
 
 def plan_problem(context: PlanningContext, candidates: Candidates, cpu_hz: Array, charges: Charges) -> PlanProblem:
@@ -248,6 +249,7 @@ def _work_model(context: PlanningContext, candidates: Candidates, cpu_hz: Array,
         context.training_s(whole, device, cpu_hz, charges),
         context.compute.probe_s(device, cpu_hz) if charges.probe else 0.0,
         candidates.round_index,
+        candidates.work or MeasuredWork(),
     )
 
 

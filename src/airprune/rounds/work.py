@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from airprune.components.component import ModelShape
-from airprune.planning import WorkModel
+from airprune.planning import MeasuredWork, WorkModel
 from airprune.planning.schemes.work import Work
 from airprune.rounds.optimisers import gradients_in_update
 from airprune.wireless.device_speed.work import ModelWork
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from airprune.scenario.sections import TrainSection
 
 Array = np.ndarray
+_COUNTED = MeasuredWork()
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -79,7 +80,14 @@ class LocalWork:
         """Returns ‖a‖₁ of so many local steps."""
         return gradients_in_update(self.train.optimizer, self.train.momentum, steps)
 
-    def model(self, num_samples: Array, whole_s: Array, probe_s: Array | float, round_index: int) -> WorkModel:
+    def model(
+        self,
+        num_samples: Array,
+        whole_s: Array,
+        probe_s: Array | float,
+        round_index: int,
+        measured: MeasuredWork = _COUNTED,
+    ) -> WorkModel:
         """Returns the work that devices can do in a round.
 
         Args:
@@ -100,15 +108,15 @@ class LocalWork:
         return WorkModel(
             first_trained=self.first_trained,
             part_weights=self.weights,
-            part_cost=self.cost,
-            part_saved=self.saved,
+            part_cost=self.cost if measured.part_cost is None else measured.part_cost,
+            part_saved=self.saved if measured.part_saved is None else measured.part_saved,
             part_value=self.value,
             epoch_s=epoch_s,
             step_s=step_s,
             steps_per_epoch=per_epoch,
             most_steps=most,
             progress=work / (work + self.half_work),
-            extra_s=probe_s,
+            extra_s=probe_s if measured.extra_s is None else probe_s + measured.extra_s,
             round_index=round_index,
         )
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from airprune.deployment.demo import DemoResult, Spread
+    from airprune.deployment.unequal import UnequalResult
 
 # The paper's method, and one with error feedback on the devices.
 _RUNS = {
@@ -31,6 +32,16 @@ _RUNS = {
     ],
 }
 
+# Of unequal devices: samples and rounds for about a minute, and an uplink in which bits cost time.
+_SLOWDOWNS = (4.0, 16.0, 8.0, 32.0)
+_UNEQUAL = [
+    "method=adaptive-work",
+    "network.devices_per_edge=2",
+    "data.train_samples=800",
+    "train.batch_size=20",
+    "rounds.global_rounds=4",
+]
+
 
 def demo(
     overrides: Annotated[
@@ -40,6 +51,10 @@ def demo(
         Path | None,
         typer.Option(metavar="DIR", help="Keep kits, logs and runs in this new folder.  [default: none is kept]"),
     ] = None,
+    unequal: Annotated[
+        bool,
+        typer.Option("--unequal", help="Slow devices down unequally, and plan their work with measured times."),
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Deploy a small federation on this machine: a cloud, edges and devices, real processes over TLS.
@@ -47,12 +62,18 @@ def demo(
     Shows predicted against measured times, that bytes sent are bytes charged, and that the trained model is the
     simulation's, bit for bit. Runs twice: the paper's method, and 4-bit updates with error feedback; with changes of
     your own, once.
+
+    With --unequal, devices compute at different speeds and method `adaptive-work` plans trained layers and local steps
+    of each from measured times: shows the work, whether the plan was met, and that a replay in simulation ends in the
+    same bits.
     """
     from airprune.deployment.demo import run_demo
     from airprune.errors import UsageError, WorkFailed
 
     if out is not None and out.exists():
         raise UsageError(f"{out} already exists; choose another folder.")
+    if unequal:
+        return _unequal(overrides or [], out, as_json=as_json)
     runs = {"changed": overrides} if overrides else _RUNS
     scenarios = {name: scenario_from("deployed", changes) for name, changes in runs.items()}
     with tempfile.TemporaryDirectory(prefix="airprune-demo-", ignore_cleanup_errors=True) as scratch:
@@ -71,6 +92,61 @@ def demo(
     for result in results:
         if not result.is_as_simulated:
             raise WorkFailed(f"{result.name}: the deployment differs from the simulation.")
+    return None
+
+
+def _unequal(overrides: list[str], out: Path | None, *, as_json: bool) -> None:
+    from airprune.deployment.unequal import run_unequal
+    from airprune.errors import WorkFailed
+
+    scenario = scenario_from("deployed", [*_UNEQUAL, *overrides])
+    with tempfile.TemporaryDirectory(prefix="airprune-demo-", ignore_cleanup_errors=True) as scratch:
+        place = out or Path(scratch)
+        place.mkdir(parents=True, exist_ok=True)
+        result = run_unequal(scenario, place, _SLOWDOWNS, report=say)
+    if as_json:
+        print_json(result.to_json())
+    else:
+        say(
+            "Devices are slowed down in their own processes: after training they wait, so that a round takes the "
+            "factor times its processor seconds."
+        )
+        print_table(_unequal_table(result))
+        costs = " · ".join(f"{cost:.2f}" for cost in result.part_cost)
+        deadlines = " · ".join(f"{deadline_s:.2f}" for deadline_s in result.deadline_s)
+        say(f"measured cost of a step of each part, whole model first   {costs or 'none'}")
+        say(f"deadlines of the edge rounds, s                           {deadlines}")
+        met, rounds = (sum(getattr(d, name) for d in result.devices) for name in ("num_met", "num_rounds"))
+        say(f"uploads in time                                           {met} of {rounds}")
+        is_same = result.same_model and result.same_records
+        say(f"replay in simulation                                      {'equal bits' if is_same else 'DIFFERS'}")
+        say(f"{MEASURES['test_accuracy'].label}, wall time    {result.accuracy:.1%}, {result.took_s:.0f} s")
+        if out is not None:
+            say(f"Kept in {out}; look at it with `airprune web {out}`.")
+    if not (result.same_model and result.same_records):
+        raise WorkFailed("The replay differs from the deployment.")
+
+
+def _unequal_table(result: UnequalResult) -> Table:
+    columns = ("slowed by", "trains, in how many rounds", "predicted", "measured", "ratio", "in time")
+    table = plain_table(
+        "device", *columns, numbers=["slowed by", "predicted", "measured", "ratio"], title="Unequal devices"
+    )
+    for one in result.devices:
+        work = ", ".join(
+            f"{'all layers' if not first else f'from layer {first}'} × {steps} steps: {count}"
+            for (first, steps), count in one.work.items()
+        )
+        table.add_row(
+            one.name,
+            f"{one.slowdown:g} ×",
+            work,
+            f"{one.predicted_s:.2f} s",
+            f"{one.measured_s:.2f} s",
+            f"{one.ratio:.2f}",
+            f"{one.num_met} of {one.num_rounds}",
+        )
+    return table
 
 
 def _table(results: list[DemoResult]) -> Table:
