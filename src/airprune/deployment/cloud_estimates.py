@@ -52,7 +52,9 @@ def part_costs(present: Iterable[pb.Presence.Device], num_parts: int) -> tuple[A
         return None
     step, cached = np.median(times_s / times_s[:, :1, :1], axis=0).T
     cost = np.minimum.accumulate(np.concatenate([[1.0], step[1:]]))
-    return cost, np.clip(step - cached, 0.0, _MOST_SAVED * cost)
+    saved = np.clip(step - cached, 0.0, _MOST_SAVED * cost)
+    saved[0] = 0.0  # the whole model has no frozen layers
+    return cost, saved
 
 
 def load_estimates(state: RunState) -> Estimates:

@@ -185,9 +185,10 @@ class Device:
     async def _measure(self, link: Link, trainer: Trainer, num_bytes: int = PROBE_BYTES) -> None:
         """Sends how fast it trains, with enough bytes to show how fast its uplink is."""
         if self._measured is None:
-            seconds = await asyncio.to_thread(trainer.seconds_per_sample)
+            parts = await asyncio.to_thread(trainer.part_seconds)
+            seconds = parts[0][0] if parts else await asyncio.to_thread(trainer.seconds_per_sample)
             self._measured = pb.Measured(seconds_per_sample=seconds, num_samples=trainer.num_samples)
-            for step_s, cached_s in await asyncio.to_thread(trainer.part_seconds):
+            for step_s, cached_s in parts:
                 self._measured.parts.add(seconds=step_s, cached_seconds=cached_s)
             self._measured.kernel, self._measured.machine = trainer.kernel, platform.machine()
         for self._measured.num_more in reversed(range(PROBES)):
@@ -245,15 +246,18 @@ class Device:
             memory = {}
         start_s = time.perf_counter()
         with slowed(self.settings.slowdown):
-            data, after = self.trainer.upload(orders, broadcast_from_bytes(body), memory)
+            made = self.trainer.upload(orders, broadcast_from_bytes(body), memory)
+        compute_s = time.perf_counter() - start_s
+        if orders.HasField("local_steps"):  # the rest is planned beside them
+            compute_s *= made.steps_share
         result = Result(
             key=key,
             round_index=orders.round_index,
             last_counted=orders.last_counted,
             asked=asked,
-            upload=data,
-            compute_s=time.perf_counter() - start_s,
-            memory=after,
+            upload=made.data,
+            compute_s=compute_s,
+            memory=made.memory,
         )
         ledger = self.ledger.with_result(result)
         ledger.save(self._ledger_file(key.run))

@@ -8,8 +8,9 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from functools import cached_property
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
@@ -29,19 +30,22 @@ from airprune.models.layout import LocalModel
 from airprune.models.losses import CROSS_ENTROPY, LOSSES
 from airprune.planning.schemes.work import Work
 from airprune.randomness import WholeNumbers
-from airprune.rounds.device import GradientRequest, device_round
+from airprune.rounds.device import GradientRequest, round_in_steps, train
 from airprune.rounds.local import Device, LocalSettings, Streams
 from airprune.rounds.messages import Broadcast, Orders
 from airprune.rounds.method import Method
 from airprune.rounds.model_source import plain_cnn, without_torch
-from airprune.rounds.trained_part import trained_part, with_features
 from airprune.rounds.wire import shared_mask_of
 from airprune.rounds.work import parts_of
 from airprune.scenario import Scenario
 
 Array = np.ndarray
+T = TypeVar("T")
 # Of one timing at joining.
 _TIMED_STEPS = 3
+# Of weights to time with: that of a model which has just been made.
+_WEIGHT_SCALE = 0.05
+_NO_TIME_S = 1e-9
 
 
 class Trainer:
@@ -64,14 +68,13 @@ class Trainer:
         """Slots of the device as they start."""
         return {name: slot.row(self.work.shape) for name, slot in self.work.slots(Owner.DEVICE).items()}
 
-    def upload(
-        self, orders: pb.Orders, received: Broadcast, memory: Mapping[str, Array]
-    ) -> tuple[bytes, dict[str, Array]]:
-        """Returns (the upload, the device's slots after it); `memory` is empty before any upload of it counted."""
+    def upload(self, orders: pb.Orders, received: Broadcast, memory: Mapping[str, Array]) -> Made:
+        """Trains by its orders; `memory` is empty before any upload of it counted."""
+        start_s, timer = self._clock(), _StepTimer(self._clock)
         code = orders.code if orders.HasField("code") else None
         place = (orders.global_round, orders.edge_round)
         self._start_afresh(place)
-        made = device_round(
+        steps = round_in_steps(
             self._device,
             received,
             Orders(
@@ -87,6 +90,7 @@ class Trainer:
             samples=np.arange(self.num_samples),
             streams=Streams(self.work.scenario.seed, *place, secret_noise=self._secret_noise),
         )
+        made = timer.run(steps)
         if made.first_trained != orders.first_trained:
             way_out = "Let the scheme plan trained parts, as scheme 'work' does, or simulate with `airprune run`"
             rule = f"must be {orders.first_trained}, as ordered: a deployment carries planned parts alone"
@@ -94,7 +98,18 @@ class Trainer:
         shared_mask = shared_mask_of(self.work.method.masking, received.mask, orders.round_index, self.work.codec)
         digest = bytes.fromhex(orders.model_digest)
         data = upload_to_bytes(made, self.work.codec, model_digest=digest, shared_mask=shared_mask, code=code)
-        return data, {name: np.array(made.memory[name]) for name in self.first_memory}
+        return Made(
+            data=data,
+            memory={name: np.array(made.memory[name]) for name in self.first_memory},
+            steps_share=(timer.ends_s[-1] - start_s) / max(self._clock() - start_s, _NO_TIME_S)
+            if timer.ends_s
+            else 0.0,
+        )
+
+    @property
+    def _clock(self) -> Callable[[], float]:
+        """Where the device is slowed down, time in which other processes had the processor does not count."""
+        return time.thread_time if self.slowdown > 1.0 else time.perf_counter
 
     def _start_afresh(self, place: tuple[int, int]) -> None:
         """As simulated devices start: layers that draw have a stream of their own, counters are those of the model."""
@@ -104,42 +119,89 @@ class Trainer:
 
     def seconds_per_sample(self) -> float:
         """Returns the time of one training step on a minibatch, the fastest of a few, per sample."""
-        batch = self._timed_batch
-        return self._fastest_s(lambda: self._device.gradient(batch)) / len(batch)
+        self._prepare_timing()
+        batch = np.arange(min(self.work.scenario.train.batch_size, self.num_samples))
+        best_s = np.inf
+        for _ in range(_TIMED_STEPS):
+            start_s = self._clock()
+            self._device.gradient(batch)
+            best_s = min(best_s, self._clock() - start_s)
+        return self.slowdown * best_s / len(batch)
 
     def part_seconds(self) -> list[tuple[float, float]]:
-        """Returns the same of every part that the scheme may have it train, without and with kept features.
+        """Returns seconds per sample of a local step of every part that it may be ordered to train.
 
-        The whole model comes first; empty where no parts are planned.
+        Each without and with kept features; the whole model comes first. Empty where no parts are planned.
         """
-        scheme, device, batch = self.work.method.scheme, self._device, self._timed_batch
-        parts = parts_of(self.work.shape).tolist()
+        scheme, parts = self.work.method.scheme, parts_of(self.work.shape).tolist()
         if not isinstance(scheme, Work) or not scheme.parts or len(parts) > MAX_PARTS:
             return []
-        found = []
-        for first in parts:
-            part = trained_part(device.model, SubModel(first_trained=first))
-            step_s = cached_s = self._fastest_s(GradientRequest(device, batch, part).answer)
-            if part is not None:
-                kept = with_features(device, part, [batch, batch])
-                if kept.features is not None:
-                    cached_s = self._fastest_s(GradientRequest(device, batch, kept).answer)
-            found.append((step_s / len(batch), cached_s / len(batch)))
-        return found
+        self._prepare_timing()
+        size = max(min(self.work.scenario.train.batch_size, self.num_samples // 2), 1)
+        first_pass = [np.arange(size), np.arange(self.num_samples - size, self.num_samples)]
+        return [
+            (self._step_s(first, first_pass, 0) / size, self._step_s(first, 3 * first_pass, len(first_pass)) / size)
+            for first in parts
+        ]
 
-    @property
-    def _timed_batch(self) -> Array:
-        return np.arange(min(self.work.scenario.train.batch_size, self.num_samples))
-
-    def _fastest_s(self, step: Callable[[], object]) -> float:
-        """Returns the time of the fastest of a few calls, slowed down as training is."""
-        single_thread()
-        clock, best_s = time.thread_time if self.slowdown > 1.0 else time.perf_counter, np.inf
+    def _step_s(self, first_trained: int, batches: list[Array], skipped: int) -> float:
+        """Returns the time of the fastest of these local steps but the first `skipped`, of a few trials."""
+        model, work = self._device.model, self.work
+        memory = {**self.first_memory, **{n: slot.row(work.shape) for n, slot in work.slots(Owner.CLOUD).items()}}
+        orders = Orders(device=self.index, keep=work.shape.prunable_weights, learning_rate=0.0, round_index=0)
+        best_s, sub_model = np.inf, SubModel(first_trained=first_trained)
         for _ in range(_TIMED_STEPS):
-            start_s = clock()
-            step()
-            best_s = min(best_s, clock() - start_s)
+            timer = _StepTimer(self._clock)
+            timer.run(train(self._device, model.state_array.copy(), orders, sub_model, batches, memory))
+            best_s = min(best_s, *np.diff(timer.starts_s)[skipped:].tolist())
         return self.slowdown * best_s
+
+    def _prepare_timing(self) -> None:
+        single_thread()
+        model = self._device.model
+        if not model.state_array.any():  # a model without torch starts as zeros, which its kernel skips
+            model.load(_WEIGHT_SCALE * np.random.default_rng(0).standard_normal(model.num_state).astype(np.float32))
+        model.begin_training()
+
+
+class Made(NamedTuple):
+    """An upload and what belongs to it.
+
+    Attributes:
+      data: its bytes.
+      memory: the device's slots after it.
+      steps_share: the share of its time that local steps took; the rest is for encoding.
+    """
+
+    data: bytes
+    memory: dict[str, Array]
+    steps_share: float
+
+
+class _StepTimer:
+    """Computes the gradients that a generator asks for.
+
+    Attributes:
+      starts_s, ends_s: when each of them was begun and finished.
+    """
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self.starts_s: list[float] = []
+        self.ends_s: list[float] = []
+
+    def run(self, steps: Generator[GradientRequest, float, T]) -> T:
+        """Returns what the generator does."""
+        try:
+            wanted = next(steps)
+            while True:
+                self.starts_s.append(self._clock())
+                loss = wanted.answer()
+                self.ends_s.append(self._clock())
+                wanted = steps.send(loss)
+        except StopIteration as end:
+            made: T = end.value
+            return made
 
 
 @contextlib.contextmanager
@@ -163,11 +225,12 @@ def local_device(scenario: Scenario, *, input_shape: Sequence[int], num_classes:
       input_shape: of one sample; all nodes of a deployment agree on it, whatever samples they have.
     """
     scenario.check_names()
-    train = scenario.train
+    settings = scenario.train
     model = _model(scenario, input_shape, num_classes, x, y)
-    device = device_named(train.device, float64=scenario.model.float64)
+    device = device_named(settings.device, float64=scenario.model.float64)
     method = Method.of(scenario).local
-    kernel = kernel_for(train.kernel, model, x, y, loss=train.loss, device=device, teaches=method.masking.teaches)
+    teaches = method.masking.teaches
+    kernel = kernel_for(settings.kernel, model, x, y, loss=settings.loss, device=device, teaches=teaches)
     return Device(
         model,
         x,
@@ -175,7 +238,7 @@ def local_device(scenario: Scenario, *, input_shape: Sequence[int], num_classes:
         LocalSettings.of(scenario, kernel, device),
         method,
         Wire.of(model.shape, value_bits=scenario.plan.bits_per_weight),
-        loss=None if train.loss == CROSS_ENTROPY else LOSSES[train.loss],
+        loss=None if settings.loss == CROSS_ENTROPY else LOSSES[settings.loss],
     )
 
 

@@ -6,13 +6,10 @@ particular kernel, and holds on a busy machine.
 
 from __future__ import annotations
 
-import dataclasses
 import time
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -32,19 +29,28 @@ _SETTINGS = CloudSettings(measures_uplink=False, wait_s=120.0)
 
 
 @dataclass(frozen=True, kw_only=True)
+class PartOfWork:
+    """The edge rounds in which a device was ordered to train the layers from one on."""
+
+    first_trained: int
+    num_rounds: int
+    fewest_steps: int
+    most_steps: int
+
+
+@dataclass(frozen=True, kw_only=True)
 class UnequalDevice:
     """One device over all edge rounds.
 
     Attributes:
       slowdown: factor by which it computes slower than this machine.
-      work: how often it was ordered to train from which layer on with how many local steps: (layer, steps) → rounds.
       predicted_s, measured_s: median time from its orders to the end of its upload, of the uploads that came.
       num_met: edge rounds in which its upload came before the deadline, of `num_rounds`.
     """
 
     name: str
     slowdown: float
-    work: dict[tuple[int, int], int]
+    work: tuple[PartOfWork, ...]
     predicted_s: float
     measured_s: float
     ratio: float
@@ -72,15 +78,18 @@ class UnequalResult:
     same_records: bool
     took_s: float
 
-    def to_json(self) -> dict[str, Any]:
-        """Returns it for `--json`: the work of a device as a list of (first layer, steps, rounds)."""
-        plain = dataclasses.asdict(self) | {"folder": str(self.folder)}
-        for device in plain["devices"]:
-            device["work"] = [
-                {"first_trained": first, "local_steps": steps, "rounds": count}
-                for (first, steps), count in device["work"].items()
-            ]
-        return plain
+    @property
+    def is_replayed(self) -> bool:
+        return self.same_model and self.same_records
+
+    @property
+    def num_met(self) -> int:
+        return sum(device.num_met for device in self.devices)
+
+    @property
+    def num_uploads(self) -> int:
+        """Uploads that were ordered."""
+        return sum(device.num_rounds for device in self.devices)
 
 
 def run_unequal(
@@ -152,12 +161,22 @@ def _device(rows: Sequence[MeasuredRow], name: str, slowdown: float) -> UnequalD
     return UnequalDevice(
         name=name,
         slowdown=slowdown,
-        work=dict(sorted(Counter((row.first_trained or 0, row.local_steps or 0) for row in rows).items())),
+        work=_parts(rows),
         predicted_s=predicted_s,
         measured_s=measured_s,
         ratio=float(np.median(ratios)) if ratios else np.nan,
         num_met=sum(row.fate == "ok" for row in rows),
         num_rounds=len(rows),
+    )
+
+
+def _parts(rows: Sequence[MeasuredRow]) -> tuple[PartOfWork, ...]:
+    steps: dict[int, list[int]] = {}
+    for row in rows:
+        steps.setdefault(row.first_trained or 0, []).append(row.local_steps or 0)
+    return tuple(
+        PartOfWork(first_trained=first, num_rounds=len(found), fewest_steps=min(found), most_steps=max(found))
+        for first, found in sorted(steps.items())
     )
 
 

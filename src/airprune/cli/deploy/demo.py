@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from airprune.deployment.demo import DemoResult, Spread
-    from airprune.deployment.unequal import UnequalResult
+    from airprune.deployment.unequal import PartOfWork, UnequalResult
 
 # The paper's method, and one with error feedback on the devices.
 _RUNS = {
@@ -32,15 +32,9 @@ _RUNS = {
     ],
 }
 
-# Of unequal devices: samples and rounds for about a minute, and an uplink in which bits cost time.
-_SLOWDOWNS = (4.0, 16.0, 8.0, 32.0)
-_UNEQUAL = [
-    "method=adaptive-work",
-    "network.devices_per_edge=2",
-    "data.train_samples=800",
-    "train.batch_size=20",
-    "rounds.global_rounds=4",
-]
+# Of unequal devices: their speeds, and what makes a run of less than a minute.
+_SLOWDOWNS = (8.0, 24.0, 72.0, 12.0, 36.0, 60.0)
+_UNEQUAL = ["method=adaptive-work", "data.train_samples=1200", "train.batch_size=20", "rounds.global_rounds=4"]
 
 
 def demo(
@@ -105,47 +99,47 @@ def _unequal(overrides: list[str], out: Path | None, *, as_json: bool) -> None:
         place.mkdir(parents=True, exist_ok=True)
         result = run_unequal(scenario, place, _SLOWDOWNS, report=say)
     if as_json:
-        print_json(result.to_json())
+        print_json(dataclasses.asdict(result) | {"folder": str(result.folder)})
     else:
-        say(
-            "Devices are slowed down in their own processes: after training they wait, so that a round takes the "
-            "factor times its processor seconds."
-        )
-        print_table(_unequal_table(result))
-        costs = " · ".join(f"{cost:.2f}" for cost in result.part_cost)
-        deadlines = " · ".join(f"{deadline_s:.2f}" for deadline_s in result.deadline_s)
-        say(f"measured cost of a step of each part, whole model first   {costs or 'none'}")
-        say(f"deadlines of the edge rounds, s                           {deadlines}")
-        met, rounds = (sum(getattr(d, name) for d in result.devices) for name in ("num_met", "num_rounds"))
-        say(f"uploads in time                                           {met} of {rounds}")
-        is_same = result.same_model and result.same_records
-        say(f"replay in simulation                                      {'equal bits' if is_same else 'DIFFERS'}")
-        say(f"{MEASURES['test_accuracy'].label}, wall time    {result.accuracy:.1%}, {result.took_s:.0f} s")
+        print_table(_devices_table(result))
+        print_table(_summary_table(result))
         if out is not None:
             say(f"Kept in {out}; look at it with `airprune web {out}`.")
-    if not (result.same_model and result.same_records):
+    if not result.is_replayed:
         raise WorkFailed("The replay differs from the deployment.")
 
 
-def _unequal_table(result: UnequalResult) -> Table:
-    columns = ("slowed by", "trains, in how many rounds", "predicted", "measured", "ratio", "in time")
-    table = plain_table(
-        "device", *columns, numbers=["slowed by", "predicted", "measured", "ratio"], title="Unequal devices"
-    )
+def _devices_table(result: UnequalResult) -> Table:
+    columns = ("slowed by", "work: rounds, local steps", "predicted", "measured", "ratio", "in time")
+    table = plain_table("device", *columns, numbers=["slowed by", "predicted", "measured", "ratio"])
     for one in result.devices:
-        work = ", ".join(
-            f"{'all layers' if not first else f'from layer {first}'} × {steps} steps: {count}"
-            for (first, steps), count in one.work.items()
-        )
         table.add_row(
             one.name,
             f"{one.slowdown:g} ×",
-            work,
+            "\n".join(map(_work, one.work)),
             f"{one.predicted_s:.2f} s",
             f"{one.measured_s:.2f} s",
             f"{one.ratio:.2f}",
             f"{one.num_met} of {one.num_rounds}",
         )
+    return table
+
+
+def _work(part: PartOfWork) -> str:
+    layers = f"from layer {part.first_trained} on" if part.first_trained else "all layers"
+    fewest, most = part.fewest_steps, part.most_steps
+    return f"{layers}: {part.num_rounds}, {fewest}" + (f" to {most}" if most > fewest else "")
+
+
+def _summary_table(result: UnequalResult) -> Table:
+    table = plain_table("", "deployment", numbers=())
+    table.add_row("slow-down", "a wait after training, so that it takes the factor × its CPU seconds")
+    table.add_row("cost of a step by part, measured", " · ".join(f"{cost:.2f}" for cost in result.part_cost) or "none")
+    table.add_row("deadlines of the edge rounds", " · ".join(f"{deadline_s:.2f} s" for deadline_s in result.deadline_s))
+    table.add_row("uploads in time", f"{result.num_met} of {result.num_uploads}")
+    table.add_row("replay in simulation", "equal bits" if result.is_replayed else "DIFFERS")
+    table.add_row(MEASURES["test_accuracy"].label, f"{result.accuracy:.1%}")
+    table.add_row("wall time", f"{result.took_s:.0f} s")
     return table
 
 
