@@ -290,6 +290,8 @@ def _mask(
     if mask is not None:
         sent = mask & ~codec.shape.frozen_below(first)[codec.shape.prunable] if first else mask
         count = int(np.count_nonzero(sent))
+        if first and np.count_nonzero(mask) > expected.keep:
+            raise BadUpload("mask", f"must hold at most {expected.keep:,} weights", f"{np.count_nonzero(mask):,}")
     if count != head.num_sent - fixed:
         rule = f"must hold the {head.num_sent - fixed:,} prunable weights of the header"
         raise BadUpload("mask", rule, f"{count:,}")
