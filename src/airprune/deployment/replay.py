@@ -125,13 +125,10 @@ def _fits_parts(experiment: Experiment, inputs: PlannedInputs) -> bool:
     cost, saved, work = inputs.part_cost, inputs.part_saved, experiment.context.local_work
     if cost is None or saved is None:
         return cost is saved
-    pairs = list(zip(cost, saved, strict=False))
-    return (
-        work is not None
-        and len(cost) == len(saved) == len(work.first_trained)
-        and all(c is not None and s is not None and 0 <= s <= c for c, s in pairs)
-        and list(cost) == sorted(cost, reverse=True)
-    )
+    if work is None or not len(cost) == len(saved) == len(work.first_trained):
+        return False
+    costs, savings = (np.array(values, dtype=np.float64) for values in (cost, saved))  # None becomes NaN
+    return bool(np.all((savings >= 0.0) & (savings <= costs)) and np.all(np.diff(costs) <= 0.0))
 
 
 def _check_fits(folder: RunFolder, experiment: Experiment, inputs: PlannedInputs) -> None:

@@ -133,9 +133,9 @@ def _work(part: PartOfWork) -> str:
 
 def _summary_table(result: UnequalResult) -> Table:
     table = plain_table("", "deployment", numbers=())
-    table.add_row("slow-down", "a wait after training, so that it takes the factor × its CPU seconds")
+    table.add_row("devices are slowed by", "waiting after their training")
     table.add_row("cost of a step by part, measured", " · ".join(f"{cost:.2f}" for cost in result.part_cost) or "none")
-    table.add_row("deadlines of the edge rounds", " · ".join(f"{deadline_s:.2f} s" for deadline_s in result.deadline_s))
+    table.add_row("deadlines of the edge rounds", " ".join(f"{time_s:.2f}" for time_s in result.deadline_s) + " s")
     table.add_row("uploads in time", f"{result.num_met} of {result.num_uploads}")
     table.add_row("replay in simulation", "equal bits" if result.is_replayed else "DIFFERS")
     table.add_row(MEASURES["test_accuracy"].label, f"{result.accuracy:.1%}")
