@@ -239,7 +239,7 @@ LIES = {
     "code must be 3, as ordered": ("quantised-3", lambda data: put(data, 12, "<i", 8)),
     "bits of a value must be 64": ("cast", lambda data: put(data, 5, "B", 32)),
     "flags must be at most 3": ("cast", lambda data: put(data, 6, "B", 4)),
-    "weights must be between 256 and 256": ("upper layer", lambda data: put(data, 8, "<I", 1024)),
+    "weights must be between 0 and 256": ("upper layer", lambda data: put(data, 8, "<I", 1024)),
     "length must be 2,168 bytes for 256 weights": ("upper layer", lambda data: signed(data[:-8])),
     "mask must hold at most 300": ("masked upper layer", lambda data: put(data, 104 + 4 * 4, "80s", b"\xff" * 80)),
     "weights must be between 0 and 300": ("cast", lambda data: put(data, 8, "<I", 1024)),

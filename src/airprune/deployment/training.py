@@ -98,17 +98,13 @@ class Trainer:
         shared_mask = shared_mask_of(self.work.method.masking, received.mask, orders.round_index, self.work.codec)
         digest = bytes.fromhex(orders.model_digest)
         data = upload_to_bytes(made, self.work.codec, model_digest=digest, shared_mask=shared_mask, code=code)
-        return Made(
-            data=data,
-            memory={name: np.array(made.memory[name]) for name in self.first_memory},
-            steps_share=(timer.ends_s[-1] - start_s) / max(self._clock() - start_s, _NO_TIME_S)
-            if timer.ends_s
-            else 0.0,
-        )
+        memory = {name: np.array(made.memory[name]) for name in self.first_memory}
+        steps_s, all_s = (end_s - start_s for end_s in (timer.ends_s[-1], self._clock()))
+        return Made(data=data, memory=memory, steps_share=steps_s / max(all_s, _NO_TIME_S))
 
     @property
     def _clock(self) -> Callable[[], float]:
-        """Where the device is slowed down, time in which other processes had the processor does not count."""
+        """Returns the clock of training: that of its thread where it is slowed down, so that waiting does not count."""
         return time.thread_time if self.slowdown > 1.0 else time.perf_counter
 
     def _start_afresh(self, place: tuple[int, int]) -> None:
