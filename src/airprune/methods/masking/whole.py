@@ -22,7 +22,7 @@ class Whole(Masking):
 
     frozen_bits: Annotated[int, Field(ge=2, le=16)] | None = Field(
         default=None,
-        description="bits per weight of the layers that a plan freezes, while a device trains others; none: as received",
+        description="bits per weight of layers that a plan freezes, while a device trains others; none: as received",
     )
 
     def bounds(self, shape: ModelShape, values: Values) -> tuple[int, int]:
