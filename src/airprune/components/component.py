@@ -134,8 +134,9 @@ class ModelShape:
     def frozen_outside(self, first_trained: int, last_trained: int | None = None) -> Array:
         """Returns the same for the layers below `first_trained`, and those above `last_trained` if it is given."""
         frozen = self.frozen_below(first_trained)
-        for tensor in self.tensors if last_trained is not None else ():
-            frozen[tensor.start : tensor.stop] |= tensor.layer > last_trained
+        if last_trained is not None:
+            for tensor in self.tensors:
+                frozen[tensor.start : tensor.stop] |= tensor.layer > last_trained
         return frozen
 
     def weights_above(self, first_trained: int, last_trained: int | None = None) -> int:

@@ -7,7 +7,7 @@ E = max(⌊(T − t_com) / t_cmp⌋, 1) epochs; others make one, of the last lay
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import numpy as np
 from pydantic import Field
@@ -26,6 +26,7 @@ class TimelyFL(EqualShareWork):
     name = "timelyfl"
     summary = "equal shares; a round as long as the k-th quickest device needs: more epochs, or only the last layers"
     source = "TimelyFL: Zhang, Gao, Lee, Zhang, Avestimehr"
+    fully_open: ClassVar = {"max_epochs": 1}  # as train.local_epochs
 
     participation: Annotated[float, Field(gt=0, le=1)] = Field(
         default=0.5,
