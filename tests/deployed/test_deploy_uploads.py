@@ -25,7 +25,7 @@ from airprune.rounds.local import Streams
 from airprune.rounds.messages import Broadcast, Orders
 from airprune.rounds.method import Method
 from airprune.rounds.training import worker
-from airprune.rounds.wire import Codec, shared_mask_of, upload_size
+from airprune.rounds.wire import WHOLE_MODEL, Codec, shared_mask_of, upload_size
 from airprune.scenario import Scenario
 from airprune.studies.conformance import Subject, _watched, points
 from support.each import each
@@ -44,8 +44,8 @@ def codec_of(device) -> Codec:
 def same_upload(here, there, codec) -> None:
     """Bit for bit in all that was sent; elsewhere a zero, whatever its sign."""
     assert np.array_equal(here.state, there.state)
-    assert here.first_trained == there.first_trained
-    sent = codec.sent_index(here.mask, here.first_trained)
+    assert (here.first_trained, here.last_trained) == (there.first_trained, there.last_trained)
+    sent = codec.sent_index(here.mask, (here.first_trained, here.last_trained))
     assert here.state[sent].tobytes() == there.state[sent].tobytes()
     assert here.state[codec.rest_index].tobytes() == there.state[codec.rest_index].tobytes()
     assert (here.mask is None) == (there.mask is None)
@@ -59,13 +59,13 @@ def same_upload(here, there, codec) -> None:
         assert array.tobytes() == there.report[name].tobytes()
 
 
-def expected_of(codec, *, keep, code, model_digest, reports, first_trained=0) -> Expected:
+def expected_of(codec, *, keep, code, model_digest, reports, part=WHOLE_MODEL) -> Expected:
     """Returns an upload's expectation with as many bytes as it can have: with a mask, and all of its reports."""
     num_sent = codec.shape.fixed_weights + keep
-    most = upload_size(codec, num_sent, code=code, has_mask=True, first_trained=first_trained)
+    most = upload_size(codec, num_sent, code=code, has_mask=True, part=part)
     for name, (dtype, shape) in reports.items():
         most += 3 + 4 * len(shape) + len(name.encode()) + np.dtype(dtype).itemsize * int(np.prod(shape))
-    given = {"keep": keep, "code": code, "model_digest": model_digest, "first_trained": first_trained}
+    given = {"keep": keep, "code": code, "model_digest": model_digest, "part": part}
     return Expected(**given, max_bytes=most, reports=reports)
 
 
@@ -83,7 +83,7 @@ def bytes_between(monkeypatch):
         expected = expected_of(
             codec,
             keep=keep,
-            first_trained=orders.first_trained,
+            part=(orders.first_trained, orders.last_trained),
             code=orders.code,
             model_digest=digest,
             reports=reports_of(device.method, device.shape),
@@ -187,8 +187,9 @@ CASES = {
     "told": {"tells": True},
     "reports": {"reports": True},
     "whole": {"keep": 1024},
-    "upper layer": {"keep": 1024, "first_trained": 1},
-    "masked upper layer": {"first_trained": 1},
+    "upper layer": {"keep": 1024, "part": (1, None)},
+    "masked upper layer": {"part": (1, 1)},
+    "lower layer": {"keep": 1024, "part": (0, 0)},
 }
 
 
@@ -196,13 +197,13 @@ CASES = {
 def case(name: str) -> Case:
     choices = dict(CASES[name])
     code, value_bits, keep = choices.pop("code", None), choices.pop("value_bits", 64.0), choices.pop("keep", 300)
-    tells, reports, first = (choices.pop(key, 0) for key in ("tells", "reports", "first_trained"))
+    tells, reports, part = choices.pop("tells", False), choices.pop("reports", False), choices.pop("part", WHOLE_MODEL)
     one = device(choices=choices)
     one.wire = replace(one.wire, value_bits=value_bits)
     received = one.model.state_array.copy()
     memory = {slot.name: slot.row(one.shape) for slot in one.method.compression.slots(one.shape)}
     orders = Orders(device=3, keep=keep, learning_rate=0.05, round_index=0, code=code, memory=memory)
-    orders = orders._replace(first_trained=first)
+    orders = orders._replace(first_trained=part[0], last_trained=part[1])
     upload = device_round(one, Broadcast(model=received), orders, samples=np.arange(60), streams=Streams(0, 0, 0))
     kinds = {"own.scores": ("<f8", (1024,)), "own.union": ("<i8", (8, 128))} if reports else {}
     rng = np.random.default_rng(0)
@@ -212,7 +213,7 @@ def case(name: str) -> Case:
     data = upload_to_bytes(
         upload._replace(report=report), codec, model_digest=digest, shared_mask=shared_mask, code=code
     )
-    expected = expected_of(codec, keep=keep, code=code, model_digest=digest, reports=kinds, first_trained=first)
+    expected = expected_of(codec, keep=keep, code=code, model_digest=digest, reports=kinds, part=part)
     return Case(data=data, received=received, codec=codec, expected=expected, shared_mask=shared_mask)
 
 
@@ -241,6 +242,7 @@ LIES = {
     "flags must be at most 3": ("cast", lambda data: put(data, 6, "B", 4)),
     "weights must be between 0 and 256": ("upper layer", lambda data: put(data, 8, "<I", 1024)),
     "length must be 2,168 bytes for 256 weights": ("upper layer", lambda data: signed(data[:-8])),
+    "weights must be between 0 and 768": ("lower layer", lambda data: put(data, 8, "<I", 1024)),
     "mask must hold at most 300": ("masked upper layer", lambda data: put(data, 104 + 4 * 4, "80s", b"\xff" * 80)),
     "weights must be between 0 and 300": ("cast", lambda data: put(data, 8, "<I", 1024)),
     "length must be between 48 and": ("cast", lambda data: signed(data + b"\0" * 129)),

@@ -27,6 +27,7 @@ from airprune.errors import InvalidValue, UsageError, WorkFailed
 from airprune.methods.masking.base import SubModel
 from airprune.methods.masking.whole import Whole
 from airprune.rounds.messages import Broadcast
+from airprune.rounds.work import LocalWork
 from airprune.runs.layout import RunFolder
 from airprune.runs.measured import MeasuredRow, PlannedInputs, read_inputs, read_measured
 from support.federation import Processes, Tasks, rows_of
@@ -82,15 +83,17 @@ def simulate(scenario: ap.Scenario, out: Path, **options) -> Path:
         # By torch, which cannot trace a model for its features while another thread uses one.
         ("model.name=mlp", "network.num_edges=2", "train.local_epochs=1", "train.feature_cache_mb=0"),
         ("aggregation.edge=fednova", "compression.name=cast", "plan.deadline_s=0.2", "plan.framing=false"),
+        ("method=cocofl",),  # blocks of layers, the others at 8 bits
     ],
-    ids=["adaptive-work", "torch", "fednova"],
+    ids=["adaptive-work", "torch", "fednova", "cocofl"],
 )
 def test_planned_work_ends_in_the_simulations_records_and_model(changes, tmp_path):
     scenario = scenario_of(*changes)
     run = deploy(tmp_path, scenario, AS_SIMULATED)
     rows = read_measured(RunFolder(run))
     assert {row.fate for row in rows} == {"ok"}
-    assert len({row.first_trained for row in rows}) > 1 and len({row.local_steps for row in rows}) > 1
+    assert len({(row.first_trained, row.last_trained) for row in rows}) > 1
+    assert len({row.local_steps for row in rows}) > (scenario.plan.scheme == "work")
     if scenario.plan.framing:
         assert [row.bytes for row in rows] == [row.planned_bytes for row in rows]
     assert final_bytes(run) == final_bytes(simulate(scenario, tmp_path / "simulated"))
@@ -156,6 +159,12 @@ def presence(*times: tuple[float, float]) -> pb.Presence.Device:
     return device
 
 
+def local_work(**changes) -> LocalWork:
+    known = {"first_trained": np.arange(3), "saved": np.array([0.0, 0.2, 0.3]), "half_work": 1.0}
+    unused = dict.fromkeys(("train", "weights", "cost", "value", "max_epochs", "full_minibatches"))
+    return LocalWork(**unused | known | changes)
+
+
 def test_costs_of_parts_are_medians_over_devices_of_any_speed_and_fall():
     devices = [
         presence((1.0, 1.0), (0.6, 0.6), (0.5, 0.1)),
@@ -164,17 +173,19 @@ def test_costs_of_parts_are_medians_over_devices_of_any_speed_and_fall():
         ),  # over its whole model: 0.8 and 0.5, from features 0.7 and 0.2
         presence((0.1, 0.1), (0.09, 0.08), (0.095, 0.03)),
     ]
-    cost, saved = part_costs(devices, 3)
+    cost, saved = part_costs(devices, local_work())
     np.testing.assert_allclose(cost, [1.0, 0.8, 0.5], rtol=1e-12)
     np.testing.assert_allclose(saved, [0.0, 0.1, 0.3], rtol=1e-12)
-    rising, _ = part_costs([presence((1.0, 1.0), (0.5, 0.5), (0.7, 0.1))], 3)
-    assert rising.tolist() == [1.0, 0.5, 0.5]
+    rising = [presence((1.0, 1.0), (0.5, 0.5), (0.7, 0.1))]
+    assert part_costs(rising, local_work())[0].tolist() == [1.0, 0.5, 0.5]
+    cost, saved = part_costs(rising, local_work(saved=np.zeros(3), last_trained=np.array([2, 0, 1])))
+    assert cost.tolist() == [1.0, 0.5, 0.7] and not saved.any()  # blocks, in any order; no features are counted on
 
 
 @pytest.mark.parametrize("device", [presence(), presence((1.0, 1.0)), presence((0.0, 0.0), (1.0, 1.0), (1.0, 1.0))])
 def test_devices_that_measured_no_parts_or_others_do_not_count_in_their_costs(device):
-    assert part_costs([device], 3) is None
-    cost, _ = part_costs([device, presence((2.0, 2.0), (1.0, 1.0), (0.5, 0.5))], 3)
+    assert part_costs([device], local_work()) is None
+    cost, _ = part_costs([device, presence((2.0, 2.0), (1.0, 1.0), (0.5, 0.5))], local_work())
     assert cost.tolist() == [1.0, 0.5, 0.25]
 
 
@@ -271,6 +282,7 @@ def test_speeds_are_not_measured_on_zeros_which_a_kernel_skips():
 def test_an_answer_to_other_work_is_not_taken_for_these_orders():
     orders = pb.Orders(keep=5, learning_rate=0.1, model_digest="00")
     work = [orders, pb.Orders(local_steps=3), pb.Orders(local_steps=4), pb.Orders(local_steps=4, first_trained=1)]
+    work += [pb.Orders(local_steps=4, last_trained=0), pb.Orders(local_steps=4, last_trained=1)]
     for one in work[1:]:
         one.MergeFrom(orders)
     assert len({_asked(one) for one in work}) == len(work)
@@ -288,7 +300,9 @@ def test_a_masking_that_freezes_layers_by_itself_is_refused_in_a_sentence(monkey
     trainer = trainer_of(scenario_of("compression.name=cast"))
     monkeypatch.setattr(Whole, "choose", lambda self, view: SubModel(first_trained=2))
     assert trainer.upload(*orders_for(trainer, first_trained=2, local_steps=1), {}).data
-    with pytest.raises(InvalidValue, match=r"SubModel.first_trained must be 0, as ordered: [^\n]+, got 2\."):
+    with pytest.raises(
+        InvalidValue, match=r"SubModel.first_trained and last_trained must be as ordered: [^\n]+, got \(2, None\)\."
+    ):
         trainer.upload(*orders_for(trainer, local_steps=1), {})
 
 

@@ -12,6 +12,7 @@ from airprune.deployment.pacing import WIRE_OVERHEAD
 from airprune.deployment.protocol import airprune_pb2 as pb
 from airprune.rounds.state import RunState
 from airprune.rounds.timing import DeviceOutcome
+from airprune.rounds.work import LocalWork
 from airprune.runs.measured import MeasuredRow
 
 Array = np.ndarray
@@ -41,19 +42,22 @@ def beside_s(state: RunState) -> Array | None:
     return None if _BESIDE not in state.values else state.values[_BESIDE] / (1.0 - MARGIN_RATIO)
 
 
-def part_costs(present: Iterable[pb.Presence.Device], num_parts: int) -> tuple[Array, Array] | None:
+def part_costs(present: Iterable[pb.Presence.Device], work: LocalWork) -> tuple[Array, Array] | None:
     """Returns κ_d and φ_d of `planning.WorkModel`: medians of what devices measured; None if none has measured them.
 
-    Measured costs are made to fall from part to part, as planners rely on.
+    Where each part has fewer layers than the one before, costs are made to fall, as planners rely on.
     """
+    num_parts = len(work.first_trained)
     measured = [[(part.seconds, part.cached_seconds) for part in device.parts] for device in present]
     times_s = np.array([rows for rows in measured if len(rows) == num_parts and all(min(row) > 0.0 for row in rows)])
     if not len(times_s):
         return None
     step, cached = np.median(times_s / times_s[:, :1, :1], axis=0).T
-    cost = np.minimum.accumulate(np.concatenate([[1.0], step[1:]]))
-    saved = np.clip(step - cached, 0.0, _MOST_SAVED * cost)
-    saved[0] = 0.0  # the whole model has no frozen layers
+    cost = np.concatenate([[1.0], np.minimum(step[1:], 1.0)])
+    if work.last_trained is None:
+        cost = np.minimum.accumulate(cost)
+    # Only what a scheme counts on is saved, and nothing with the whole model, which has no frozen layers.
+    saved = np.where(work.saved > 0.0, np.clip(step - cached, 0.0, _MOST_SAVED * cost), 0.0)
     return cost, saved
 
 

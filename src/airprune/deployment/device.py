@@ -273,4 +273,6 @@ def _asked(orders: pb.Orders) -> str:
     if orders.HasField("local_steps"):
         fixed.local_steps = orders.local_steps
     fixed.first_trained = orders.first_trained
+    if orders.HasField("last_trained"):
+        fixed.last_trained = orders.last_trained
     return digest_of(fixed.SerializeToString(deterministic=True)).hex()

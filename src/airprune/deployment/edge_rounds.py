@@ -331,6 +331,8 @@ def _orders(current: OngoingRound, device: int, time_left_s: float) -> pb.Orders
         orders.code = own.code
     if own.HasField("local_steps"):
         orders.local_steps = own.local_steps
+    if own.HasField("last_trained"):
+        orders.last_trained = own.last_trained
     return orders
 
 

@@ -50,7 +50,7 @@ class OrderedRound:
             model_digest=bytes.fromhex(self.model_digest),
             max_bytes=orders.max_bytes,
             reports=self.work.reports,
-            first_trained=orders.first_trained,
+            part=(orders.first_trained, orders.last_trained if orders.HasField("last_trained") else None),
         )
 
     def decoded(self, device: int, data: Bytes) -> Upload:

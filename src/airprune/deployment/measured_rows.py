@@ -74,6 +74,7 @@ def measured_rows(
                 started_s=outcome.started_s if started else None,
                 local_steps=orders.local_steps if orders.HasField("local_steps") else None,
                 first_trained=orders.first_trained if planned.first_trained is not None else None,
+                last_trained=orders.last_trained if orders.HasField("last_trained") else None,
                 extra_s=extra_s.get(orders.device),
             )
         )

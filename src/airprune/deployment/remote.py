@@ -48,7 +48,7 @@ from airprune.rounds.state import RunState
 from airprune.rounds.sums import DeviceStatistics, EdgeResult, Failure
 from airprune.rounds.timing import DeviceOutcome, TimedRound
 from airprune.rounds.training.chunks import EdgeGroup, Started
-from airprune.rounds.wire import upload_size
+from airprune.rounds.wire import Part, upload_size
 from airprune.runs.measured import MeasuredRow, PlannedInputs, recorded_fate
 from airprune.simulation import Environment
 from airprune.text import printable
@@ -184,7 +184,7 @@ class Deployed(Environment):
             beside, local_work = beside_s(state), experiment.context.local_work
             if local_work is not None:
                 reported = [measured for _, measured in present.values()]
-                costs = part_costs(reported, len(local_work.first_trained))
+                costs = part_costs(reported, local_work)
         return PlannedInputs(
             round=round_index,
             global_round=state.global_round + 1,
@@ -270,6 +270,7 @@ class Deployed(Environment):
                 place = int(np.searchsorted(planned.device, device))
                 code = None if task.code is None else task.code[number]
                 first_trained = 0 if task.first_trained is None else task.first_trained[number]
+                last_trained = None if task.last_trained is None else task.last_trained[number]
                 message.orders.append(
                     pb.DeviceOrders(
                         device=device,
@@ -277,12 +278,13 @@ class Deployed(Environment):
                         weight=task.weights[number],
                         code=code,
                         rate_bps=float(rates_bps[place]),
-                        max_bytes=self._max_bytes(task.keep[number], code, first_trained),
+                        max_bytes=self._max_bytes(task.keep[number], code, (first_trained, last_trained)),
                         last_counted=int(values[_COUNTED][device]),
                         planned_compute_s=float(timed.compute_s[place]),
                         planned_uplink_s=float(planned.bits[place] / rates_bps[place]),
                         local_steps=None if task.local_steps is None else task.local_steps[number],
                         first_trained=first_trained,
+                        last_trained=last_trained,
                     )
                 )
         if self._settings.measures and self._settings.measures_uplink:
@@ -316,12 +318,10 @@ class Deployed(Environment):
             rates_bps = np.where(np.isnan(measured_bps), rates_bps, measured_bps)
         return np.asarray(planned.share * rates_bps)
 
-    def _max_bytes(self, keep: int, code: int | None, first_trained: int) -> int:
+    def _max_bytes(self, keep: int, code: int | None, part: Part) -> int:
         work = self._work
-        num_sent = work.shape.fixed_weights + keep
-        if first_trained:
-            num_sent = min(num_sent, work.shape.weights_above(first_trained))
-        size = upload_size(work.codec, num_sent, code=code, has_mask=True, first_trained=first_trained)
+        num_sent = min(work.shape.fixed_weights + keep, work.shape.weights_above(*part))
+        size = upload_size(work.codec, num_sent, code=code, has_mask=True, part=part)
         return size + work.report_bytes
 
     def _station(self, experiment: Experiment, state: RunState, edge: int) -> Station:

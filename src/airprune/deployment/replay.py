@@ -128,7 +128,8 @@ def _fits_parts(experiment: Experiment, inputs: PlannedInputs) -> bool:
     if work is None or not len(cost) == len(saved) == len(work.first_trained):
         return False
     costs, savings = (np.array(values, dtype=np.float64) for values in (cost, saved))  # None becomes NaN
-    return bool(np.all((savings >= 0.0) & (savings <= costs)) and np.all(np.diff(costs) <= 0.0))
+    falls = work.last_trained is not None or bool(np.all(np.diff(costs) <= 0.0))
+    return falls and bool(np.all((savings >= 0.0) & (savings <= costs)))
 
 
 def _check_fits(folder: RunFolder, experiment: Experiment, inputs: PlannedInputs) -> None:

@@ -28,15 +28,15 @@ from airprune.models.kernels import kernel_for
 from airprune.models.kernels.devices import device_named
 from airprune.models.layout import LocalModel
 from airprune.models.losses import CROSS_ENTROPY, LOSSES
-from airprune.planning.schemes.work import Work
+from airprune.planning.schemes.work_scheme import WorkScheme
 from airprune.randomness import WholeNumbers
 from airprune.rounds.device import GradientRequest, round_in_steps, train
 from airprune.rounds.local import Device, LocalSettings, Streams
 from airprune.rounds.messages import Broadcast, Orders
 from airprune.rounds.method import Method
 from airprune.rounds.model_source import plain_cnn, without_torch
-from airprune.rounds.wire import shared_mask_of
-from airprune.rounds.work import parts_of
+from airprune.rounds.wire import Part, shared_mask_of
+from airprune.rounds.work import layers_with_weights
 from airprune.scenario import Scenario
 
 Array = np.ndarray
@@ -72,6 +72,7 @@ class Trainer:
         """Trains by its orders; `memory` is empty before any upload of it counted."""
         start_s, timer = self._clock(), _StepTimer(self._clock)
         code = orders.code if orders.HasField("code") else None
+        last_trained = orders.last_trained if orders.HasField("last_trained") else None
         place = (orders.global_round, orders.edge_round)
         self._start_afresh(place)
         steps = round_in_steps(
@@ -86,15 +87,19 @@ class Trainer:
                 local_steps=orders.local_steps if orders.HasField("local_steps") else None,
                 memory=memory or self.first_memory,
                 first_trained=orders.first_trained,
+                last_trained=last_trained,
             ),
             samples=np.arange(self.num_samples),
             streams=Streams(self.work.scenario.seed, *place, secret_noise=self._secret_noise),
         )
         made = timer.run(steps)
-        if made.first_trained != orders.first_trained:
+        top = self.work.shape.num_layers - 1
+        ordered = orders.first_trained, top if last_trained is None else last_trained
+        if (made.first_trained, top if made.last_trained is None else made.last_trained) != ordered:
             way_out = "Let the scheme plan trained parts, as scheme 'work' does, or simulate with `airprune run`"
-            rule = f"must be {orders.first_trained}, as ordered: a deployment carries planned parts alone"
-            raise InvalidValue("SubModel.first_trained", rule, made.first_trained, way_out)
+            rule = "and last_trained must be as ordered: a deployment carries planned parts alone"
+            got = (made.first_trained, made.last_trained)
+            raise InvalidValue("SubModel.first_trained", rule, got, way_out)
         shared_mask = shared_mask_of(self.work.method.masking, received.mask, orders.round_index, self.work.codec)
         digest = bytes.fromhex(orders.model_digest)
         data = upload_to_bytes(made, self.work.codec, model_digest=digest, shared_mask=shared_mask, code=code)
@@ -129,23 +134,27 @@ class Trainer:
 
         Each without and with kept features; the whole model comes first. Empty where no parts are planned.
         """
-        scheme, parts = self.work.method.scheme, parts_of(self.work.shape).tolist()
-        if not isinstance(scheme, Work) or not scheme.parts or len(parts) > MAX_PARTS:
+        scheme = self.work.method.scheme
+        if not isinstance(scheme, WorkScheme):
+            return []
+        lowest, highest = scheme.parts_of(layers_with_weights(self.work.shape))
+        parts = list(zip(lowest.tolist(), [None] * len(lowest) if highest is None else highest.tolist(), strict=True))
+        if not 1 < len(parts) <= MAX_PARTS:
             return []
         self._prepare_timing()
         size = max(min(self.work.scenario.train.batch_size, self.num_samples // 2), 1)
         first_pass = [np.arange(size), np.arange(self.num_samples - size, self.num_samples)]
         return [
-            (self._step_s(first, first_pass, 0) / size, self._step_s(first, 3 * first_pass, len(first_pass)) / size)
-            for first in parts
+            (self._step_s(part, first_pass, 0) / size, self._step_s(part, 3 * first_pass, len(first_pass)) / size)
+            for part in parts
         ]
 
-    def _step_s(self, first_trained: int, batches: list[Array], skipped: int) -> float:
+    def _step_s(self, part: Part, batches: list[Array], skipped: int) -> float:
         """Returns the time of the fastest of these local steps but the first `skipped`, of a few trials."""
         model, work = self._device.model, self.work
         memory = {**self.first_memory, **{n: slot.row(work.shape) for n, slot in work.slots(Owner.CLOUD).items()}}
         orders = Orders(device=self.index, keep=work.shape.prunable_weights, learning_rate=0.0, round_index=0)
-        best_s, sub_model = np.inf, SubModel(first_trained=first_trained)
+        best_s, sub_model = np.inf, SubModel(first_trained=part[0], last_trained=part[1])
         for _ in range(_TIMED_STEPS):
             timer = _StepTimer(self._clock)
             timer.run(train(self._device, model.state_array.copy(), orders, sub_model, batches, memory))

@@ -30,9 +30,10 @@ _SETTINGS = CloudSettings(measures_uplink=False, wait_s=120.0)
 
 @dataclass(frozen=True, kw_only=True)
 class PartOfWork:
-    """The edge rounds in which a device was ordered to train the layers from one on."""
+    """The edge rounds in which a device was ordered to train some layers; no last one stands for the top."""
 
     first_trained: int
+    last_trained: int | None
     num_rounds: int
     fewest_steps: int
     most_steps: int
@@ -171,12 +172,18 @@ def _device(rows: Sequence[MeasuredRow], name: str, slowdown: float) -> UnequalD
 
 
 def _parts(rows: Sequence[MeasuredRow]) -> tuple[PartOfWork, ...]:
-    steps: dict[int, list[int]] = {}
+    steps: dict[tuple[int, int | None], list[int]] = {}
     for row in rows:
-        steps.setdefault(row.first_trained or 0, []).append(row.local_steps or 0)
+        steps.setdefault((row.first_trained or 0, row.last_trained), []).append(row.local_steps or 0)
     return tuple(
-        PartOfWork(first_trained=first, num_rounds=len(found), fewest_steps=min(found), most_steps=max(found))
-        for first, found in sorted(steps.items())
+        PartOfWork(
+            first_trained=first,
+            last_trained=last,
+            num_rounds=len(found),
+            fewest_steps=min(found),
+            most_steps=max(found),
+        )
+        for (first, last), found in sorted(steps.items(), key=str)
     )
 
 

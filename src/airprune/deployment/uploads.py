@@ -8,7 +8,7 @@
     update      as the compression made it; values as they are where it is exact
     reports     arrays that are summed over devices, if the method has any
 
-A device that was ordered to train upper layers only sends nothing of those below: neither rest nor update has them.
+A device that was ordered to train some layers sends nothing of the others: neither rest nor update has them.
 
 All numbers are little-endian. The reader of an upload knows what it has ordered and compares everything with it
 before taking memory; whatever the bytes are, the answer is the sender's own state, bit for bit, or a `BadUpload`.
@@ -30,7 +30,7 @@ from airprune.errors import InvalidValue, WorkFailed
 from airprune.methods.compression.base import Message
 from airprune.methods.compression.packing import num_bytes
 from airprune.rounds.messages import Upload
-from airprune.rounds.wire import HEADER_BYTES, STATISTICS_BYTES, Codec, upload_size
+from airprune.rounds.wire import HEADER_BYTES, STATISTICS_BYTES, WHOLE_MODEL, Codec, Part, upload_size
 
 Array = np.ndarray
 
@@ -66,7 +66,7 @@ class Expected:
     Attributes:
       keep: prunable weights that it may send at the most.
       code: with which code, if the planner has chosen.
-      first_trained: the lowest layer that it trains and sends.
+      part: lowest and highest layer that it trains and sends.
       model_digest: of the model that it was to train.
       max_bytes: of the whole upload.
       reports: kinds of the arrays that it may report, by name; None: any, as long as they are small.
@@ -77,7 +77,7 @@ class Expected:
     model_digest: bytes
     max_bytes: int
     reports: Mapping[str, ReportKind] | None = None
-    first_trained: int = 0
+    part: Part = WHOLE_MODEL
 
 
 def upload_to_bytes(
@@ -90,12 +90,12 @@ def upload_to_bytes(
       shared_mask: the mask that need not be sent, see `shared_mask_of`.
       code: of the orders.
     """
-    first = upload.first_trained
-    kind, index = _mask_kind(upload.mask, shared_mask), codec.sent_index(upload.mask, first)
+    part = upload.first_trained, upload.last_trained
+    kind, index = _mask_kind(upload.mask, shared_mask), codec.sent_index(upload.mask, part)
     sends_values = codec.sends_values(code)
     sections = [
         _STATISTICS.pack(upload.num_samples, *_numbers(upload)),
-        upload.state[codec.rest_above(first)].astype(codec.state_dtype).tobytes(),
+        upload.state[codec.rest_of(part)].astype(codec.state_dtype).tobytes(),
     ]
     if kind == _SENT_MASK:
         assert upload.mask is not None
@@ -105,7 +105,7 @@ def upload_to_bytes(
     else:
         assert upload.message is not None, "only exact codes make no message"
         sections.append(upload.message.payload)
-    size = upload_size(codec, index.size, code=code, has_mask=kind == _SENT_MASK, first_trained=first)
+    size = upload_size(codec, index.size, code=code, has_mask=kind == _SENT_MASK, part=part)
     if HEADER_BYTES + sum(map(len, sections)) != size:
         rule = f"must make as many bytes of {index.size:,} weights as it counts, {codec.update_bytes(index.size, code)}"
         raise InvalidValue(f"Compression {codec.compression.name}", rule, len(sections[-1]))
@@ -134,24 +134,23 @@ def upload_from_bytes(
     Memory is taken for a state and what decoding it needs, whatever the bytes say.
     """
     view = memoryview(data).cast("B")
-    head, first = _header(view, codec, expected), expected.first_trained
+    head, part = _header(view, codec, expected), expected.part
     has_mask = head.mask_kind == _SENT_MASK
-    size = upload_size(codec, head.num_sent, code=expected.code, has_mask=has_mask, first_trained=first)
+    size = upload_size(codec, head.num_sent, code=expected.code, has_mask=has_mask, part=part)
     if len(view) < size or (len(view) > size and not head.num_reports):
         raise BadUpload("length", f"must be {size:,} bytes for {head.num_sent:,} weights", f"{len(view):,}")
     sections = _Sections(view, HEADER_BYTES)
     num_samples, *numbers = _STATISTICS.unpack(sections.take(STATISTICS_BYTES))
     _check_statistics(num_samples, numbers)
-    rest_index = codec.rest_above(first)
+    rest_index = codec.rest_of(part)
     rest = np.frombuffer(sections.take(rest_index.size * codec.state_dtype.itemsize), codec.state_dtype)
     packed = sections.take(codec.mask_bytes) if has_mask else None
     mask = _mask(head, packed, codec, expected, shared_mask)
-    index = codec.sent_index(mask, first)
+    index = codec.sent_index(mask, part)
 
     state = np.zeros_like(received)
     state[codec.shape.personal] = received[codec.shape.personal]
-    if first:  # as the device has left them, though they do not count
-        frozen = codec.shape.frozen_below(first)
+    if (frozen := codec.frozen(part)) is not None:  # as the device has left them, though they do not count
         state[frozen] = received[frozen]
         if mask is not None:
             state[codec.shape.prunable] *= mask
@@ -175,7 +174,8 @@ def upload_from_bytes(
         report=_reports(sections, head.num_reports, codec, expected),
         memory={},
         num_samples=num_samples,
-        first_trained=first,
+        first_trained=part[0],
+        last_trained=None if part[1] == codec.shape.num_layers - 1 else part[1],
         **dict(zip(_NUMBERS, numbers, strict=True)),
     )
 
@@ -235,7 +235,7 @@ def _header(view: memoryview, codec: Codec, expected: Expected) -> _Header:
         raise BadUpload("bits", f"of a value must be {value_bits}", bits)
     if kind > _FULL_MASK:
         raise BadUpload("flags", f"must be at most {_FULL_MASK}", kind)
-    fixed, prunable = _weights_above(codec, expected.first_trained)
+    fixed, prunable = _weights_of(codec, expected.part)
     most = fixed + min(prunable, expected.keep)
     if not fixed <= num_sent <= most:
         rule = f"must be between {fixed:,} and {most:,}"
@@ -243,13 +243,13 @@ def _header(view: memoryview, codec: Codec, expected: Expected) -> _Header:
     return _Header(kind, num_reports, num_sent, expected.code)
 
 
-def _weights_above(codec: Codec, first_trained: int) -> tuple[int, int]:
-    """Returns how many weights of the layers from this one on are always sent, and how many are prunable."""
-    shape = codec.shape
-    if not first_trained:
+def _weights_of(codec: Codec, part: Part) -> tuple[int, int]:
+    """Returns how many weights of a part are always sent, and how many are prunable."""
+    shape, frozen = codec.shape, codec.frozen(part)
+    if frozen is None:
         return shape.fixed_weights, shape.prunable_weights
-    prunable = int(np.count_nonzero((shape.is_weight & ~shape.frozen_below(first_trained))[shape.prunable]))
-    return shape.weights_above(first_trained) - prunable, prunable
+    prunable = int(np.count_nonzero((shape.is_weight & ~frozen)[shape.prunable]))
+    return shape.weights_above(*part) - prunable, prunable
 
 
 def _check_statistics(num_samples: int, numbers: list[float]) -> None:
@@ -273,8 +273,8 @@ def _mask_kind(mask: Array | None, shared_mask: Array | None) -> int:
 def _mask(
     head: _Header, packed: memoryview | None, codec: Codec, expected: Expected, shared_mask: Array | None
 ) -> Array | None:
-    size, kind, first = codec.shape.prunable_weights, head.mask_kind, expected.first_trained
-    fixed, count = _weights_above(codec, first)
+    size, kind, frozen = codec.shape.prunable_weights, head.mask_kind, codec.frozen(expected.part)
+    fixed, count = _weights_of(codec, expected.part)
     mask = None
     if kind == _SHARED_MASK:
         if shared_mask is None:
@@ -288,9 +288,9 @@ def _mask(
             raise BadUpload("mask", f"must have {size:,} bits and then zeros", "others")
         mask = bits[:size].view(bool)
     if mask is not None:
-        sent = mask & ~codec.shape.frozen_below(first)[codec.shape.prunable] if first else mask
+        sent = mask if frozen is None else mask & ~frozen[codec.shape.prunable]
         count = int(np.count_nonzero(sent))
-        if first and np.count_nonzero(mask) > expected.keep:
+        if frozen is not None and np.count_nonzero(mask) > expected.keep:
             raise BadUpload("mask", f"must hold at most {expected.keep:,} weights", f"{np.count_nonzero(mask):,}")
     if count != head.num_sent - fixed:
         rule = f"must hold the {head.num_sent - fixed:,} prunable weights of the header"

@@ -14,9 +14,9 @@ from airprune.methods.masking.base import Charges, RoundView
 from airprune.methods.selection.base import Candidates
 from airprune.methods.topology.relay import Relay
 from airprune.planning import Plan, PlanProblem
-from airprune.planning.deadline import FIRST_KAPPA, auto_deadline_s, auto_work_deadline_s
+from airprune.planning.deadline import FIRST_KAPPA, auto_deadline_s
 from airprune.planning.limits import full_band_rate_at
-from airprune.planning.schemes.work import Work
+from airprune.planning.schemes.work_scheme import WorkScheme
 from airprune.rounds.method import tier_name
 from airprune.rounds.planning_context import (
     PlannedRound,
@@ -74,9 +74,10 @@ def _planned_round(
     elif plan.block is not None:
         rate_bps = plan.problem.full_band_rate_bps
     code = None if plan.code is None else _as_planned(plan.code, in_plan, 0.0).astype(np.int64)
-    steps, first_trained = (
+    top = float(context.shape.num_layers - 1)
+    steps, first_trained, last_trained = (
         None if chosen_work is None else _as_planned(chosen_work, in_plan, otherwise).astype(np.int64)
-        for chosen_work, otherwise in ((plan.local_steps, 1.0), (plan.first_trained, 0.0))
+        for chosen_work, otherwise in ((plan.local_steps, 1.0), (plan.first_trained, 0.0), (plan.last_trained, top))
     )
     has_work = plan.local_steps is not None
     return PlannedRound(
@@ -87,7 +88,7 @@ def _planned_round(
         in_plan=in_plan,
         share=share,
         keep=keep,
-        bits=context.upload_bits(keep, charges, code, first_trained),
+        bits=context.upload_bits(keep, charges, code, first_trained, last_trained),
         deadline_s=float(np.max(problem.deadline_s)),
         tunes_itself=context.plan.deadline_s == "auto",
         charges=charges,
@@ -98,6 +99,7 @@ def _planned_round(
         code=code,
         local_steps=steps,
         first_trained=first_trained,
+        last_trained=last_trained,
         compute_s=_as_planned(plan.compute_s, in_plan, 0.0) if has_work else None,
         bits_per_weight=None if plan.bits_per_weight is None else _as_planned(plan.bits_per_weight, in_plan, np.nan),
     )
@@ -143,8 +145,8 @@ def _selected_plan(
         problem = plan_problem(context, chosen, cpu_hz[selected], charges)
         if context.plan.deadline_s == "auto":
             beside_s = time_beside_s(context, chosen)
-            if isinstance(scheme, Work):
-                deadline_s = auto_work_deadline_s(problem, scheme.draft, coverage=scheme.coverage, beside_s=beside_s)
+            if isinstance(scheme, WorkScheme):
+                deadline_s = scheme.best_deadline_s(problem, beside_s)
             else:
                 fair = bool(getattr(scheme, "fair", False))
                 deadline_s = auto_deadline_s(problem, scheme.plan, kappa, fair=fair, beside_s=beside_s)
@@ -222,7 +224,7 @@ def prepare_masks(
         keep = keep.copy()
         keep[planned.in_plan] = counts
     if counts is not None or context.plan.framing:
-        bits = context.upload_bits(keep, planned.charges, planned.code, planned.first_trained)
+        bits = context.upload_bits(keep, planned.charges, planned.code, planned.first_trained, planned.last_trained)
         planned = replace(planned, keep=keep, bits=bits)
     return planned, values
 

@@ -102,7 +102,7 @@ class MeasuredRow(JsonRecord):
       served_by: name of its edge.
       orders_digest: of all orders of the edge; see `packing.order_digest`.
       model_digest: of the edge's model and memory after the round.
-      local_steps, first_trained: the planned work, where the scheme plans it.
+      local_steps, first_trained, last_trained: the planned work, where the scheme plans it.
       extra_s: the part of `planned_compute_s` that is planned for other things than training.
     """
 
@@ -137,6 +137,7 @@ class MeasuredRow(JsonRecord):
     started_s: float | None = None
     local_steps: int | None = None
     first_trained: int | None = None
+    last_trained: int | None = None
     extra_s: float | None = None
     extra: dict[str, Any] = field(default_factory=dict)
 

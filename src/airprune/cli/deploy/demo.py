@@ -127,6 +127,8 @@ def _devices_table(result: UnequalResult) -> Table:
 
 def _work(part: PartOfWork) -> str:
     layers = f"from layer {part.first_trained} on" if part.first_trained else "all layers"
+    if part.last_trained is not None:
+        layers = f"layers {part.first_trained} to {part.last_trained}"
     fewest, most = part.fewest_steps, part.most_steps
     return f"{layers}: {part.num_rounds}, {fewest}" + (f" to {most}" if most > fewest else "")
 

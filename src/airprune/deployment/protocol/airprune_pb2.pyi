@@ -160,7 +160,7 @@ class Probed(_message.Message):
     def __init__(self, device: _Optional[int] = ..., uplink_bps: _Optional[float] = ...) -> None: ...
 
 class DeviceOrders(_message.Message):
-    __slots__ = ("device", "keep", "weight", "code", "rate_bps", "max_bytes", "last_counted", "planned_compute_s", "planned_uplink_s", "local_steps", "first_trained")
+    __slots__ = ("device", "keep", "weight", "code", "rate_bps", "max_bytes", "last_counted", "planned_compute_s", "planned_uplink_s", "local_steps", "first_trained", "last_trained")
     DEVICE_FIELD_NUMBER: _ClassVar[int]
     KEEP_FIELD_NUMBER: _ClassVar[int]
     WEIGHT_FIELD_NUMBER: _ClassVar[int]
@@ -172,6 +172,7 @@ class DeviceOrders(_message.Message):
     PLANNED_UPLINK_S_FIELD_NUMBER: _ClassVar[int]
     LOCAL_STEPS_FIELD_NUMBER: _ClassVar[int]
     FIRST_TRAINED_FIELD_NUMBER: _ClassVar[int]
+    LAST_TRAINED_FIELD_NUMBER: _ClassVar[int]
     device: int
     keep: int
     weight: float
@@ -183,7 +184,8 @@ class DeviceOrders(_message.Message):
     planned_uplink_s: float
     local_steps: int
     first_trained: int
-    def __init__(self, device: _Optional[int] = ..., keep: _Optional[int] = ..., weight: _Optional[float] = ..., code: _Optional[int] = ..., rate_bps: _Optional[float] = ..., max_bytes: _Optional[int] = ..., last_counted: _Optional[int] = ..., planned_compute_s: _Optional[float] = ..., planned_uplink_s: _Optional[float] = ..., local_steps: _Optional[int] = ..., first_trained: _Optional[int] = ...) -> None: ...
+    last_trained: int
+    def __init__(self, device: _Optional[int] = ..., keep: _Optional[int] = ..., weight: _Optional[float] = ..., code: _Optional[int] = ..., rate_bps: _Optional[float] = ..., max_bytes: _Optional[int] = ..., last_counted: _Optional[int] = ..., planned_compute_s: _Optional[float] = ..., planned_uplink_s: _Optional[float] = ..., local_steps: _Optional[int] = ..., first_trained: _Optional[int] = ..., last_trained: _Optional[int] = ...) -> None: ...
 
 class EdgeRound(_message.Message):
     __slots__ = ("run", "global_round", "edge_round", "round_index", "learning_rate", "deadline_s", "model_digest", "sends_model", "served_weight", "orders", "chunk_sizes", "grace_s", "probes")
@@ -262,7 +264,7 @@ class EdgeReport(_message.Message):
     def __init__(self, run: _Optional[str] = ..., global_round: _Optional[int] = ..., edge_round: _Optional[int] = ..., round_index: _Optional[int] = ..., model_digest: _Optional[str] = ..., outcomes: _Optional[_Iterable[_Union[Outcome, _Mapping]]] = ..., took_s: _Optional[float] = ..., trouble: _Optional[str] = ..., probed: _Optional[_Iterable[_Union[Probed, _Mapping]]] = ...) -> None: ...
 
 class Orders(_message.Message):
-    __slots__ = ("run", "global_round", "edge_round", "round_index", "keep", "code", "learning_rate", "rate_bps", "time_left_s", "model_digest", "last_counted", "max_bytes", "local_steps", "first_trained")
+    __slots__ = ("run", "global_round", "edge_round", "round_index", "keep", "code", "learning_rate", "rate_bps", "time_left_s", "model_digest", "last_counted", "max_bytes", "local_steps", "first_trained", "last_trained")
     RUN_FIELD_NUMBER: _ClassVar[int]
     GLOBAL_ROUND_FIELD_NUMBER: _ClassVar[int]
     EDGE_ROUND_FIELD_NUMBER: _ClassVar[int]
@@ -277,6 +279,7 @@ class Orders(_message.Message):
     MAX_BYTES_FIELD_NUMBER: _ClassVar[int]
     LOCAL_STEPS_FIELD_NUMBER: _ClassVar[int]
     FIRST_TRAINED_FIELD_NUMBER: _ClassVar[int]
+    LAST_TRAINED_FIELD_NUMBER: _ClassVar[int]
     run: str
     global_round: int
     edge_round: int
@@ -291,7 +294,8 @@ class Orders(_message.Message):
     max_bytes: int
     local_steps: int
     first_trained: int
-    def __init__(self, run: _Optional[str] = ..., global_round: _Optional[int] = ..., edge_round: _Optional[int] = ..., round_index: _Optional[int] = ..., keep: _Optional[int] = ..., code: _Optional[int] = ..., learning_rate: _Optional[float] = ..., rate_bps: _Optional[float] = ..., time_left_s: _Optional[float] = ..., model_digest: _Optional[str] = ..., last_counted: _Optional[int] = ..., max_bytes: _Optional[int] = ..., local_steps: _Optional[int] = ..., first_trained: _Optional[int] = ...) -> None: ...
+    last_trained: int
+    def __init__(self, run: _Optional[str] = ..., global_round: _Optional[int] = ..., edge_round: _Optional[int] = ..., round_index: _Optional[int] = ..., keep: _Optional[int] = ..., code: _Optional[int] = ..., learning_rate: _Optional[float] = ..., rate_bps: _Optional[float] = ..., time_left_s: _Optional[float] = ..., model_digest: _Optional[str] = ..., last_counted: _Optional[int] = ..., max_bytes: _Optional[int] = ..., local_steps: _Optional[int] = ..., first_trained: _Optional[int] = ..., last_trained: _Optional[int] = ...) -> None: ...
 
 class Upload(_message.Message):
     __slots__ = ("run", "global_round", "edge_round", "round_index", "model_digest", "compute_s", "failure")
