@@ -60,7 +60,9 @@ def select_and_plan(
 def _planned_round(
     context: PlanningContext, chosen: Candidates, problem: PlanProblem, plan: Plan, cpu_hz: Array, charges: Charges
 ) -> PlannedRound:
-    plan, in_plan = _without_blockers(context, chosen, problem, plan)
+    first = plan
+    plan, in_plan = _without_blockers(context, chosen, problem, first)
+    has_plan = np.isin(problem.edge_ids, plan.problem.edge_ids)  # the other edges sit out this round
 
     keep = np.zeros(len(chosen.device), dtype=np.int64)
     keep[in_plan] = context.method.masking.num_kept(plan.kept_fc_weights, context.shape)
@@ -93,8 +95,8 @@ def _planned_round(
         tunes_itself=context.plan.deadline_s == "auto",
         charges=charges,
         edges=problem.edge_ids,
-        status=plan.status,
-        shadow_price=plan.shadow_price,
+        status=_of_edges(plan.status, has_plan, first.status),
+        shadow_price=_of_edges(plan.shadow_price, has_plan, np.full(len(has_plan), np.nan)),
         power_w=None if plan.power_w is None else _as_planned(plan.power_w, in_plan, np.nan),
         code=code,
         local_steps=steps,
@@ -134,6 +136,15 @@ def _as_planned(chosen: Array | None, in_plan: Array, otherwise: Array | float) 
     return values
 
 
+def _of_edges(planned: Array, has_plan: Array, otherwise: Array) -> Array:
+    """Returns the values of a plan for the edges that it has, and `otherwise` for the rest."""
+    if has_plan.all():
+        return planned
+    values = otherwise.copy()
+    values[has_plan] = planned
+    return values
+
+
 def _selected_plan(
     context: PlanningContext, candidates: Candidates, cpu_hz: Array, charges: Charges, kappa: float
 ) -> tuple[Array, PlanProblem, Plan]:
@@ -165,12 +176,15 @@ def _selected_plan(
 def _without_blockers(
     context: PlanningContext, chosen: Candidates, problem: PlanProblem, plan: Plan
 ) -> tuple[Plan, Array]:
-    """Returns (plan, in_plan). Infeasible edges are planned again without the devices that block them."""
+    """Returns (plan, in_plan). Infeasible edges are planned again without the devices that block them.
+
+    An edge all of whose devices block it has no device in the plan; if no edge has one, the round fails.
+    """
     in_plan = np.ones(problem.num_devices, dtype=bool)
     if not plan.failed.any():
         return plan, in_plan
     in_plan &= ~plan.blocking_devices
-    if context.plan.infeasible != "drop" or not problem.groups.any(in_plan).all():
+    if context.plan.infeasible != "drop" or not in_plan.any():
         _raise_if_failed(plan, chosen, chosen.device)
     plan = context.method.scheme.plan(problem.subset(in_plan))
     return _raise_if_failed(plan, chosen, chosen.device[in_plan]), in_plan

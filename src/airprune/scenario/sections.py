@@ -288,7 +288,8 @@ class PlanSection(ChoiceSection):
     )
     infeasible: Literal["drop", "fail"] = Field(
         default="drop",
-        description="for edges that cannot meet the deadline: drop the blocking devices, or fail the run",
+        description="for edges that cannot meet the deadline: drop the blocking devices (an edge without others sits "
+        "out the round), or fail the run",
     )
 
     @model_validator(mode="after")
