@@ -18,6 +18,7 @@ from airprune.methods.masking import MASKINGS
 from airprune.methods.objectives import OBJECTIVES
 from airprune.methods.selection import SELECTIONS
 from airprune.methods.topology import TOPOLOGIES
+from airprune.methods.weighting import WEIGHTINGS
 from airprune.models.kernels import KERNELS
 from airprune.models.losses import AUTO, CROSS_ENTROPY, LOSSES, METRICS, OWN
 from airprune.planning.problem import CLASSIFIER_CAP
@@ -67,6 +68,9 @@ class NetworkSection(Section):
     cpu_spread: Literal["uniform", "log-uniform"] = Field(
         default="uniform",
         description="with cpu_hz_max: frequencies are uniform, or their logarithms are, as of devices of several kinds",
+    )
+    cpu_kinds_hz: tuple[Positive, ...] = Field(
+        default=(), description="CPU frequencies of several kinds of device, which come in turn; overrides cpu_hz"
     )
     table: FilePath | None = Field(
         default=None,
@@ -275,11 +279,15 @@ class PlanSection(ChoiceSection):
     """Deadline, and the allocation of bandwidth and pruning, Eqs. (9) and (25)–(29)."""
 
     owner = "Scenario.plan"
-    choices: ClassVar = {"scheme": SCHEMES}
+    choices: ClassVar = {"scheme": SCHEMES, "weighting": WEIGHTINGS}
 
     scheme: Text = Field(
         default="optimal",
         description="scheme that allocates bandwidth shares and pruning ratios, see `airprune schemes`",
+    )
+    weighting: Text = Field(
+        default="plain",
+        description="weight c_n of a device in the scheme's objective, for schemes that have weights",
     )
     deadline_s: Positive | Literal["auto"] = Field(
         default=0.030,
@@ -310,7 +318,8 @@ class PlanSection(ChoiceSection):
     )
     infeasible: Literal["drop", "fail"] = Field(
         default="drop",
-        description="for edges that cannot meet the deadline: drop the blocking devices, or fail the run",
+        description="for edges that cannot meet the deadline: drop the blocking devices (an edge without others sits "
+        "out the round), or fail the run",
     )
 
     @model_validator(mode="after")
