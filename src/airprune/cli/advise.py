@@ -193,10 +193,11 @@ def _table(advice: Advice) -> Table:
     notes = [clocks_text([advice.clock])]
     if late:
         notes.append(f"* misses the deadline of {number(late[0].cost.deadline_s, '.4g', ' ms', scale=1e3)}.")
+    title = f"To {advice.target:.1%} test accuracy, median and 80 % interval"
     table = plain_table(
         *("method", *numbers, "sure?"),
         numbers=numbers,
-        title=f"To {advice.target:.1%} test accuracy, median and 80 % interval",
+        title="Costs of a round" if advice.best is None else title,
         caption=" ".join(notes),
     )
     for forecast in advice.forecasts:

@@ -37,7 +37,7 @@ _LIKELY, _POSSIBLE = 0.5, 0.1
 _POINTS_DRAWN = 60
 # A pilot with fewer rounds shows no slope, hence nothing of the rounds to come.
 _FEWEST_ROUNDS = 2
-TOO_SHORT = "pilot too short"
+TOO_SHORT = "unknown"
 
 
 class Interval(NamedTuple):
@@ -69,7 +69,7 @@ class Forecast:
       final_accuracy: at the end of the schedule.
       reached: how likely the target is reached within the schedule.
       sure: "sure", "roughly" or "a guess" by the interval's width; "unlikely" or "not reached" within the
-        schedule; "beyond pilot" where the lossless method needs many times the pilot's rounds; "pilot too short" where
+        schedule; "beyond pilot" where the lossless method needs many times the pilot's rounds; "unknown" where
         a pilot had hardly a round: then its numbers are not known, and it is not recommended.
       curve_time_s, curve: accuracies against simulated time.  [num_points], [num_points] Intervals
     """

@@ -23,8 +23,8 @@ Array = np.ndarray
 
 # Plans of so many devices are made; those of further rounds cost what these cost on average.
 _PLANNED_DEVICES = 20_000
-# Of larger fleets, work is planned on a sample of whole edges: every round searches its own deadline.
-_WORK_DEVICES = 1_000
+# Of larger fleets, work is planned on a sample of whole edges: every round searches its own deadline, by so many plans.
+_WORK_DEVICES, _SEARCH_PLANS = 250, 32
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,7 +100,8 @@ def rehearse(experiment: Experiment, code_error: Mapping[float, float]) -> Round
             more = num_devices / len(sample.kept)
             return replace(found, bits=found.bits * more, joules=found.joules * more)
     per_global = max(scenario.edge_rounds_on(experiment.network))
-    planned = _PLANNED_DEVICES // (per_global * experiment.network.num_devices)
+    searches = experiment.method.scheme.chooses_work and scenario.plan.deadline_s == "auto"
+    planned = _PLANNED_DEVICES // (per_global * num_devices * (_SEARCH_PLANS if searches else 1))
     global_rounds = int(np.clip(planned, 1, scenario.rounds.global_rounds))
     short = Experiment.of(
         scenario.with_values(

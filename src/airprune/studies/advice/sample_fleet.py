@@ -18,8 +18,8 @@ from airprune.scenario import Scenario
 
 Array = np.ndarray
 
-# Edges of a sample, at the most.
-MOST_EDGES = 20
+# Edges of a sample, at least and at the most.
+FEWEST_EDGES, MOST_EDGES = 4, 20
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,7 +73,8 @@ def sample_fleet(scenario: Scenario, *, most_devices: int, whole_edges: bool = F
         return Sample(fleet=fleet, kept=np.arange(count), share=1.0)
     num_edges = len(fleet.edge_names)
     has_own_rounds = not isinstance(scenario.rounds.edge_rounds, int)
-    edges = np.arange(num_edges) if has_own_rounds else _evenly(num_edges, MOST_EDGES)
+    wanted = int(np.clip(most_devices * num_edges // count, FEWEST_EDGES, MOST_EDGES))
+    edges = np.arange(num_edges) if has_own_rounds else _evenly(num_edges, wanted)
     kept = np.flatnonzero(np.isin(fleet.edge, edges))
     share = 1.0 if whole_edges else min(1.0, most_devices / len(kept))
     if share < 1.0:
