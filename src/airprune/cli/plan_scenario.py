@@ -65,7 +65,10 @@ def plan_scenario(
         print_json(_document(name, found, lines))
     elif out is None:
         _show(found, lines)
-    return outcome_status(found.fleet, found.plan)
+    status = outcome_status(found.fleet, found.plan)
+    if status and scenario.plan.infeasible == "drop":
+        say("note: a run drops the devices that block their edge, since plan.infeasible = drop.")
+    return status
 
 
 def _show(found: FirstRound, lines: Sequence[tuple[Change, Outlook]]) -> None:
@@ -140,7 +143,9 @@ def price_sentences(found: FirstRound, lines: Sequence[tuple[Change, Outlook]]) 
     for change, outcome in lines[1:]:
         if not (change.more_hz or change.more_s or change.more_cpu_hz):
             continue
-        gain, pace = (percent_more(getattr(outcome, name), getattr(given, name)) for name in ("progress", "progress_per_s"))
+        gain, pace = (
+            percent_more(getattr(outcome, name), getattr(given, name)) for name in ("progress", "progress_per_s")
+        )
         sentence = f"{change.words} buys {gain} progress a round, {pace} a second"
         if change.more_cpu_hz and (most := _best_cpu(found)) is not None:
             device, value = most

@@ -188,7 +188,10 @@ def _what_if_table(lines: Sequence[tuple[Change, Outlook]]) -> Table:
         elif found is given:
             ratios = number(given.progress, ".4g"), number(given.progress_per_s, ".4g")
         else:
-            ratios = percent_more(found.progress, given.progress), percent_more(found.progress_per_s, given.progress_per_s)
+            ratios = (
+                percent_more(found.progress, given.progress),
+                percent_more(found.progress_per_s, given.progress_per_s),
+            )
         table.add_row(
             change.words,
             f"{found.served:,} of {found.num_devices:,}",

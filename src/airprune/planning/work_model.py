@@ -113,9 +113,7 @@ class WorkModel:
 
     def faster(self, factor: Any) -> WorkModel:
         """Returns the model of devices whose CPUs are faster by a factor.  [num_devices] or one for all"""
-        return replace(
-            self, epoch_s=self.epoch_s / factor, step_s=self.step_s / factor, extra_s=self.extra_s / factor
-        )
+        return replace(self, epoch_s=self.epoch_s / factor, step_s=self.step_s / factor, extra_s=self.extra_s / factor)
 
     def steps_within(self, seconds: Array, part: Array | int = 0) -> Array:
         """Returns the most steps of a part within so many seconds, at most `most_steps`; 0 where not even one fits."""

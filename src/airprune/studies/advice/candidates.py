@@ -61,14 +61,16 @@ def _candidate(base: Scenario, name: str, words: Sequence[str]) -> Candidate:
 def without_plan(methods: Sequence[Candidate], lossless: Experiment) -> dict[str, float]:
     """Returns the methods that have no plan for their deadline, with the smallest that they have one for.
 
-    A deadline that tunes itself has one, and so has a scenario that drops the devices which block their edge.
+    A deadline that tunes itself has one. A scenario that drops the devices which block their edge has one too, as long
+    as every edge keeps a device.
     """
     found: dict[str, float] = {}
     for method in methods[1:]:
-        plan = method.scenario.plan
-        if plan.deadline_s == "auto" or plan.infeasible == "drop":
+        settings = method.scenario.plan
+        if settings.deadline_s == "auto":
             continue
         planned = first_round(Experiment.of(method.scenario, dataset=lossless.dataset, kernel=lossless.kernel)).plan
-        if planned.failed.any():
+        drops = settings.infeasible == "drop" and bool(planned.problem.groups.any(~planned.blocking_devices).all())
+        if planned.failed.any() and not drops:
             found[method.name] = float(np.max(planned.min_deadline_s))
     return found

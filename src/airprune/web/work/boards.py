@@ -86,7 +86,9 @@ def _accelerator(gflops: int) -> Kind:
 KINDS = {
     kind.name: kind
     for kind in (
-        Kind(PAPER, "the paper's clock", None, "20 cycles per weight and iteration at 3 GHz, Eq. (9) and Table I", False),
+        Kind(
+            PAPER, "the paper's clock", None, "20 cycles per weight and iteration at 3 GHz, Eq. (9) and Table I", False
+        ),
         *(_board(name) for name in _OFFERED),
         Kind(CPU, "CPU by its frequency", None, "8 FLOP per cycle, as in preset device-cpu; an assumption", True),
         *(_accelerator(gflops) for gflops in (70, 200, 500)),

@@ -163,4 +163,3 @@ def _prices(problem: PlanProblem, scheme: Work, bandwidth_hz: float) -> list[str
         if None not in gain:
             found.append(f"{change.words}: {gain[0]:+.2g} % progress a round, {gain[1]:+.2g} % a second.")
     return found
-
