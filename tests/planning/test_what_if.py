@@ -71,7 +71,7 @@ def test_a_baseline_that_is_late_serves_only_those_in_time():
 
 
 def work_model():
-    """Three layers of 100, 200 and 10 FLOP forward, as many for each gradient; 4 steps a pass, of which the last is half.
+    """Three layers of 100, 200 and 10 FLOP forward, as many for each gradient; 4 steps a pass, the last of them half.
 
     κ and φ are summed by hand: whole 930 − 100 (no gradient of the data) = 830.
     """

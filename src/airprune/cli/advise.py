@@ -121,19 +121,20 @@ def advise(
         _write(out, advice, document, title=f"{fleet.name}, {name}; ")
     if not as_json:
         _show(advice, command)
-    if check and advice.best is not None:
-        scenario = next(method.scenario for method in chosen if method.name == advice.best.method)
+    if check and (best := advice.best) is not None:
+        label = f"check of {best.method}"
+        scenario = next(method.scenario for method in chosen if method.name == best.method)
         with _stopping("Stopped; the forecast is not checked."):
             outcome = outcome_of(
                 scenario,
                 advice.target,
-                watched=lambda records, real: show_progress(records, real, label=f"check of {advice.best.method}"),
+                watched=lambda records, real: show_progress(records, real, label=label),
             )
-        document["check"] = outcome.as_json(advice.best)
+        document["check"] = outcome.as_json(best)
         if out is not None:
             _write(out, advice, document, outcome, title=f"{fleet.name}, {name}; ")
         if not as_json:
-            stdout_console().print(outcome.sentence(advice.best, advice.target), markup=False, soft_wrap=True)
+            stdout_console().print(outcome.sentence(best, advice.target), markup=False, soft_wrap=True)
     if as_json:
         print_json(document)
 

@@ -98,8 +98,8 @@ def plan(
         bool,
         typer.Option(
             "--what-if",
-            help=f"Also plan with more bandwidth, time and CPU; without this, for more than {MANY} devices and where an "
-            "edge has no plan.",
+            help=f"Also plan with more bandwidth, time and CPU; without this, for more than {MANY} devices and where "
+            "edges have no plan.",
         ),
     ] = False,
     as_json: AsJson = False,

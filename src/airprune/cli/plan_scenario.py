@@ -185,7 +185,7 @@ def _document(name: str, found: FirstRound, lines: Sequence[tuple[Change, Outloo
         part_names = np.array(found.part_names)
         devices |= {"cpu_hz": found.cpu_hz, "trains": part_names[found.part], "bits_per_weight": _bits(found)}
         devices |= {f"{word}_ms": 1e3 * time for word, time in _times_s(found).items()}
-        edges |= {"progress": plan.value, "progress_bound": plan.value_bound}
+        edges |= {"progress": np.asarray(plan.value), "progress_bound": np.asarray(plan.value_bound)}
         bandwidth_mhz = found.experiment.radio.bandwidth_hz / 1e6
         edges |= {"progress_per_mhz": plan.shadow_price / bandwidth_mhz}
         if (prices := _worth(found)) is not None:

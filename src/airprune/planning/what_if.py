@@ -98,7 +98,14 @@ def outlook(problem: PlanProblem, scheme: Scheme) -> Outlook:
         now[served] = in_time
     found = in_time if served.any() else np.zeros(0, dtype=bool)
     some = bool(found.any())
-    work = some and kept.local_steps is not None and kept.first_trained is not None and kept.value is not None
+    steps, lowest, value = kept.local_steps, kept.first_trained, kept.value
+    work: dict[str, Any] = {}
+    if some and steps is not None and lowest is not None and value is not None:
+        work = {
+            "progress": float(np.sum(value[~kept.failed])),
+            "whole_models": int(np.count_nonzero(lowest[found] == 0)),
+            "mean_steps": float(np.mean(steps[found])),
+        }
     return Outlook(
         num_devices=problem.num_devices,
         num_edges=problem.groups.num_edges,
@@ -108,9 +115,7 @@ def outlook(problem: PlanProblem, scheme: Scheme) -> Outlook:
         max_pruning=float(np.max(ratio[found])) if some else np.nan,
         round_s=float(np.max(latency_s[found])) if some else np.nan,
         smallest_deadline_s=float(np.max(plan.min_deadline_s)),
-        progress=float(np.sum(kept.value[~kept.failed])) if work else np.nan,
-        whole_models=int(np.count_nonzero(kept.first_trained[found] == 0)) if work else 0,
-        mean_steps=float(np.mean(kept.local_steps[found])) if work else np.nan,
+        **work,
     )
 
 

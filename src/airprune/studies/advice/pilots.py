@@ -279,8 +279,8 @@ def described(pilots: Pilots) -> str:
     small = f"{few}" if few == many else f"{few} … {many}"
     on = f" on {pilots.small_devices:,} devices" if pilots.small_devices else ""
     return (
-        f"Pilots: {len(pilots.small)} methods × {len(pilots.seeds)} seeds with {pilots.small_samples:,} samples{on} for "
-        f"{small} edge rounds; the lossless one with its own samples for {len(pilots.reference.accuracy)}"
+        f"Pilots: {len(pilots.small)} methods × {len(pilots.seeds)} seeds with {pilots.small_samples:,} samples{on} "
+        f"for {small} edge rounds; the lossless one with its own samples for {len(pilots.reference.accuracy)}"
         + (f", with {pilots.share:.0%} of the devices selected" if pilots.share < 1.0 else "")
         + f"; {pilots.seconds:.0f} s."
     )
