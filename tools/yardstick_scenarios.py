@@ -261,6 +261,10 @@ METHODS: dict[str, dict[str, Any]] = {
     "fedrolex": {},
     "semi-sync": {},
     "fedbuff": {},
+    "steps-that-fit": SHORT,
+    "fedprox-steps": SHORT,
+    "timelyfl": SHORT,
+    "cocofl": SHORT,
     "fjord": {},
     "fjord-fc": {},
     "fjord-kd": {},
@@ -519,6 +523,7 @@ _PRESETS = {
         "unreliable": {},
         "device-cpu": {"plan.deadline_s": 0.28},
         "accelerators": {"plan.deadline_s": 0.05},
+        "boards": {"plan.deadline_s": 0.12},
         "deployed": {},
         "cifar": {"rounds.global_rounds": 1},
         "million": {

@@ -158,12 +158,12 @@ def price_sentences(found: FirstRound, lines: Sequence[tuple[Change, Outlook]]) 
 @cache
 def _worth(found: FirstRound) -> Any:
     """Returns shadow prices of one more second and GHz at today's price; None for fleets too large for that."""
+    from airprune.planning.schemes.work import Work
     from airprune.planning.work import plan_work, worth
 
-    work, problem = found.problem.work, found.problem
-    if work is None or problem.num_devices > _MOST_PRICED or found.plan.failed.any():
+    work, problem, scheme = found.problem.work, found.problem, found.scheme
+    if work is None or not isinstance(scheme, Work) or problem.num_devices > _MOST_PRICED or found.plan.failed.any():
         return None
-    scheme: Any = found.scheme
     planned = plan_work(problem, work, coverage=scheme.coverage, rotate=scheme.rotate, exact=False)
     return worth(problem, work, planned, more_seconds=1.0, faster=1.0 + _GHZ / found.cpu_hz)
 
@@ -185,9 +185,10 @@ def _document(name: str, found: FirstRound, lines: Sequence[tuple[Change, Outloo
         part_names = np.array(found.part_names)
         devices |= {"cpu_hz": found.cpu_hz, "trains": part_names[found.part], "bits_per_weight": _bits(found)}
         devices |= {f"{word}_ms": 1e3 * time for word, time in _times_s(found).items()}
-        edges |= {"progress": np.asarray(plan.value), "progress_bound": np.asarray(plan.value_bound)}
-        bandwidth_mhz = found.experiment.radio.bandwidth_hz / 1e6
-        edges |= {"progress_per_mhz": plan.shadow_price / bandwidth_mhz}
+        if plan.value is not None and plan.value_bound is not None:
+            bandwidth_mhz = found.experiment.radio.bandwidth_hz / 1e6
+            edges |= {"progress": plan.value, "progress_bound": plan.value_bound}
+            edges |= {"progress_per_mhz": plan.shadow_price / bandwidth_mhz}
         if (prices := _worth(found)) is not None:
             edges |= {"progress_per_s_at_same_work": prices.per_second, "progress_of_1_s_at_most": prices.of_deadline}
             devices |= {"progress_of_1_ghz_at_most": prices.of_cpu}

@@ -14,7 +14,7 @@ from airprune.cli.tables import plain_table, print_table
 from airprune.planning import Plan, Status
 from airprune.planning.fleet import Fleet
 from airprune.planning.plan import round_up_ms
-from airprune.planning.what_if import Change, Outlook
+from airprune.planning.what_if import Change, Outlook, trains_all
 from airprune.results.measures import MEASURES
 from airprune.text import MISSING, counted, number
 
@@ -111,10 +111,10 @@ def summary(result: Plan, bandwidth_hz: float) -> str:
     if not count:
         return f"{first}no edge has a plan; {_serves_all(result)}."
     who = "all have a plan" if planned.all() else f"{count:,} are on edges with a plan"
-    ratio, steps, lowest = result.pruning_ratio[planned], result.local_steps, result.first_trained
+    ratio, steps = result.pruning_ratio[planned], result.local_steps
     pruned = f"pruning {ratio.mean():.3g} on average, at most {ratio.max():.3g}"
-    if steps is not None and lowest is not None:
-        whole = int(np.count_nonzero(lowest[planned] == 0))
+    if steps is not None:
+        whole = int(np.count_nonzero(trains_all(result)[planned]))
         pruned = f"{whole:,} train all layers, local steps are {steps[planned].mean():.3g} on average"
     slowest = f"the slowest takes {number(float(np.max(result.latency_s[planned])), '.4g', ' ms', scale=1e3)}"
     return f"{first}{who}; {pruned}; {slowest}. {_serves_all(result).capitalize()}."

@@ -55,7 +55,7 @@ FLEET_COLUMNS = (
 # Columns that a plan adds to a fleet's table; they are ignored when it is read again.
 PLAN_COLUMNS = (
     *("bandwidth_share", "pruning_ratio", "bits_per_weight", "latency_ms"),
-    *("first_trained", "local_steps", "compute_ms"),
+    *("first_trained", "last_trained", "local_steps", "compute_ms"),
 )
 # Columns that `airprune run` takes from the scenario, its model and its clock instead.
 _OF_THE_SCENARIO = (
@@ -198,8 +198,10 @@ def _work_columns(plan: Plan) -> dict[str, np.ndarray]:
     """Returns the chosen work, for schemes that plan it: lowest trained layer, local steps and compute time."""
     if plan.local_steps is None or plan.first_trained is None or plan.compute_s is None:
         return {}
+    last = {} if plan.last_trained is None else {"last_trained": plan.last_trained}
     return {
         "first_trained": plan.first_trained,
+        **last,
         "local_steps": plan.local_steps,
         "compute_ms": 1e3 * plan.compute_s,
     }

@@ -35,8 +35,9 @@ class Outlook:
       mean_pruning, max_pruning: of the served devices.
       round_s: latency of the slowest of them.
       smallest_deadline_s: the smallest deadline that serves all devices; ∞ if none does.
-      progress: Σ v, for schemes that plan work; NaN for others.
-      whole_models, mean_steps: served devices that train every layer, and local steps of a device, likewise.
+      progress: Σ v, for schemes that maximise it; NaN for others.
+      whole_models, mean_steps: served devices that train every layer, and local steps of a device, for schemes that
+        plan work.
     """
 
     num_devices: int
@@ -69,12 +70,9 @@ class Outlook:
             "smallest_deadline_ms": 1e3 * self.smallest_deadline_s,
         }
         if np.isfinite(self.progress):
-            found |= {
-                "progress": self.progress,
-                "progress_per_s": self.progress_per_s,
-                "whole_models": self.whole_models,
-                "mean_local_steps": self.mean_steps,
-            }
+            found |= {"progress": self.progress, "progress_per_s": self.progress_per_s}
+        if np.isfinite(self.mean_steps):
+            found |= {"whole_models": self.whole_models, "mean_local_steps": self.mean_steps}
         return {key: value if np.isfinite(value) else None for key, value in found.items()}
 
 
@@ -98,14 +96,12 @@ def outlook(problem: PlanProblem, scheme: Scheme) -> Outlook:
         now[served] = in_time
     found = in_time if served.any() else np.zeros(0, dtype=bool)
     some = bool(found.any())
-    steps, lowest, value = kept.local_steps, kept.first_trained, kept.value
     work: dict[str, Any] = {}
-    if some and steps is not None and lowest is not None and value is not None:
-        work = {
-            "progress": float(np.sum(value[~kept.failed])),
-            "whole_models": int(np.count_nonzero(lowest[found] == 0)),
-            "mean_steps": float(np.mean(steps[found])),
-        }
+    if some and kept.value is not None:
+        work["progress"] = float(np.sum(kept.value[~kept.failed]))
+    if some and kept.local_steps is not None:
+        work["whole_models"] = int(np.count_nonzero(trains_all(kept)[found]))
+        work["mean_steps"] = float(np.mean(kept.local_steps[found]))
     return Outlook(
         num_devices=problem.num_devices,
         num_edges=problem.groups.num_edges,
@@ -117,6 +113,17 @@ def outlook(problem: PlanProblem, scheme: Scheme) -> Outlook:
         smallest_deadline_s=float(np.max(plan.min_deadline_s)),
         **work,
     )
+
+
+def trains_all(plan: Plan) -> Array:
+    """Returns the devices that train every layer; all where the scheme does not choose.  [num_devices]"""
+    whole = np.ones(plan.problem.num_devices, dtype=bool)
+    if plan.first_trained is not None:
+        whole &= plan.first_trained == 0
+    work = plan.problem.work
+    if plan.last_trained is not None and work is not None and work.last_trained is not None:
+        whole &= plan.last_trained == work.last_trained[0]
+    return whole
 
 
 def _out(plan: Plan) -> Array:

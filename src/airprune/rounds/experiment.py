@@ -26,7 +26,7 @@ from airprune.models.names import HIDDEN
 from airprune.models.start_weights import load_start
 from airprune.planning.deadline import FIRST_KAPPA
 from airprune.planning.periods import local_steps_at
-from airprune.planning.schemes.work import Work
+from airprune.planning.schemes.work_scheme import WorkScheme
 from airprune.randomness import rng_for
 from airprune.rounds.checks import check_method, check_model
 from airprune.rounds.cloud import Backhaul
@@ -230,7 +230,7 @@ class Experiment:
     def _local_work(self) -> LocalWork | None:
         """Settings of local training, for schemes that choose parts and local steps."""
         scheme = self.method.scheme
-        if not isinstance(scheme, Work):
+        if not isinstance(scheme, WorkScheme):
             return None
         return LocalWork.of(
             self.scenario.train,
@@ -238,6 +238,7 @@ class Experiment:
             self.shape,
             mean_samples=float(np.mean(self.data_sizes)),
             flops=None if self.scenario.clock.compute == "paper" else self.work,
+            seed=self.scenario.seed,
         )
 
     def place(self, state: RunState) -> Place:

@@ -11,6 +11,7 @@ from airprune.planning import Plan, PlanProblem
 from airprune.planning.fleet import RATE, Fleet
 from airprune.planning.limits import slowdown
 from airprune.planning.schemes.base import Scheme
+from airprune.planning.schemes.work import Work
 from airprune.rounds.edge import selected_plan
 from airprune.rounds.experiment import Experiment
 from airprune.wireless.channel import uplink_rate_bps
@@ -68,11 +69,15 @@ class FirstRound:
         work, first = self.problem.work, self.plan.first_trained
         if work is None or first is None:
             return np.zeros(len(self.device), dtype=np.int64)
-        return np.searchsorted(work.first_trained, first)
+        last = self.plan.last_trained
+        if last is None or work.last_trained is None:
+            return np.searchsorted(work.first_trained, first)
+        same = (work.first_trained[:, None] == first) & (work.last_trained[:, None] == last)
+        return np.argmax(same, axis=0)
 
     @property
     def part_names(self) -> list[str]:
-        """Name of each part: the layer from which on it trains."""
+        """Name of each part: the layer from which on it trains, and the last where it ends below the top."""
         work = self.problem.work
         if work is None:
             return ["all layers"]
@@ -80,11 +85,10 @@ class FirstRound:
         for tensor in self.experiment.shape.tensors:
             if tensor.counted:
                 lowest.setdefault(tensor.layer, tensor.name.removesuffix(".weight"))
-        last = int(work.first_trained[-1])
-        return [
-            "all layers" if first == 0 else f"{lowest[first]} alone" if first == last else f"from {lowest[first]}"
-            for first in work.first_trained.tolist()
-        ]
+        top = max(lowest)
+        first, last = work.first_trained, work.last_trained
+        ends = np.full(len(first), top) if last is None else np.minimum(last, top)
+        return [_part_name(lowest, begin, end) for begin, end in zip(first.tolist(), ends.tolist(), strict=True)]
 
     @cached_property
     def uplink_s(self) -> Array:
@@ -108,13 +112,25 @@ class FirstRound:
 
     @cached_property
     def forward_s(self) -> Array | None:
-        """Time of the forward passes; None on a clock that does not count them, or where no work is planned."""
-        work = self.problem.work
-        if work is None or self.plan.local_steps is None or self.experiment.scenario.clock.compute == "paper":
+        """Time of the forward passes; None on a clock that does not count them, or without scheme `work`."""
+        work, scheme = self.problem.work, self.scheme
+        is_counted = self.experiment.scenario.clock.compute != "paper"
+        if work is None or self.plan.local_steps is None or not (is_counted and isinstance(scheme, Work)):
             return None
         flops = self.experiment.work
         found = work.forward_s(self.plan.local_steps, self.part, flops.forward / flops.flops_per_sample)
         return np.where(np.isnan(self.compute_s), np.nan, found)
+
+
+def _part_name(layers: dict[int, str], first: int, last: int) -> str:
+    """Returns the layers from one to another in words."""
+    bottom, top = min(layers), max(layers)
+    begin = max(first, bottom)
+    if begin == bottom and last == top:
+        return "all layers"
+    if begin == last:
+        return f"{layers[last]} alone"
+    return f"from {layers[begin]}" if last == top else f"{layers[begin]} to {layers[last]}"
 
 
 def first_round(experiment: Experiment) -> FirstRound:

@@ -40,6 +40,7 @@ class Orders(NamedTuple):
       local_steps: after which it stops; None: as its settings say.
       memory: the device's slots, if it does not keep them itself.
       first_trained: lowest layer that it trains, as in `SubModel`; the higher one counts.
+      last_trained: highest layer that it trains, as in `SubModel`.
     """
 
     device: int
@@ -50,6 +51,7 @@ class Orders(NamedTuple):
     local_steps: int | None = None
     memory: Mapping[str, Array] = NOTHING
     first_trained: int = 0
+    last_trained: int | None = None
 
 
 class Upload(NamedTuple):
@@ -72,6 +74,7 @@ class Upload(NamedTuple):
       num_kept: how many entries of `mask` are true, if already counted.
       sub_model: what it held, trained and sent; never leaves the device's process, so None where it has travelled.
       first_trained: the lowest layer that it trained and sent; it does not count in the average of those below.
+      last_trained: the highest one, likewise; None: the top.
     """
 
     state: Array
@@ -90,3 +93,4 @@ class Upload(NamedTuple):
     num_kept: int | None = None
     sub_model: SubModel | None = None
     first_trained: int = 0
+    last_trained: int | None = None

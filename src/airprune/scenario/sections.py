@@ -67,6 +67,9 @@ class NetworkSection(Section):
         default="uniform",
         description="with cpu_hz_max: frequencies are uniform, or their logarithms are, as of devices of several kinds",
     )
+    cpu_kinds_hz: tuple[Positive, ...] = Field(
+        default=(), description="CPU frequencies of several kinds of device, which come in turn; overrides cpu_hz"
+    )
     table: FilePath | None = Field(
         default=None,
         description="CSV or JSON table of devices as for `airprune plan`: device, edge and one of snr_db, rate_mbps, "
@@ -285,7 +288,8 @@ class PlanSection(ChoiceSection):
     )
     infeasible: Literal["drop", "fail"] = Field(
         default="drop",
-        description="for edges that cannot meet the deadline: drop the blocking devices, or fail the run",
+        description="for edges that cannot meet the deadline: drop the blocking devices (an edge without others sits "
+        "out the round), or fail the run",
     )
 
     @model_validator(mode="after")

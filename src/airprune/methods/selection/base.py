@@ -11,7 +11,7 @@ from functools import cached_property
 import numpy as np
 
 from airprune.components.component import Array, LocalComponent
-from airprune.planning import Plan
+from airprune.planning import MeasuredWork, Plan
 from airprune.planning.edges import EdgeGroups
 
 
@@ -29,6 +29,7 @@ class Candidates:
       block_rates_bps: (devices, number of blocks) → their full-band rates with the gain of each block of the band,
         for schemes that assign blocks.  [num_devices, num_blocks]
       device_names, edge_names: of the whole network by their numbers, for people; empty: the numbers.
+      work: times of their work, where real devices have measured them.
     """
 
     device: Array
@@ -41,6 +42,7 @@ class Candidates:
     block_rates_bps: Callable[[Array, int], Array] | None = None
     device_names: Sequence[str] = ()
     edge_names: Sequence[str] = ()
+    work: MeasuredWork | None = None
 
     @cached_property
     def full_band_rate_bps(self) -> Array:
