@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -33,8 +34,6 @@ if TYPE_CHECKING:
     from airprune.planning.what_if import Change, Outlook
     from airprune.rounds.first_round import FirstRound
 
-# Prices of single devices are found for so many at the most.
-_MOST_PRICED = 20_000
 _GHZ = 1e9
 
 
@@ -134,46 +133,41 @@ def _times_s(found: FirstRound) -> dict[str, np.ndarray]:
     return times | ({"probe": probe_s} if probe_s.any() else {}) | {"upload": found.uplink_s}
 
 
-def price_sentences(found: FirstRound, lines: Sequence[tuple[Change, Outlook]]) -> list[str]:
-    """Returns what one more MHz, second and GHz would buy, in percent of the round's progress."""
+def _prices(lines: Sequence[tuple[Change, Outlook]]) -> list[tuple[Change, Outlook]]:
+    """Returns the changes by one unit: a MHz, a second, a GHz; none where not all devices are served as given."""
     given = lines[0][1]
     if not (np.isfinite(given.progress) and given.served == given.num_devices):
         return []
-    sentences = []
-    for change, outcome in lines[1:]:
-        if not (change.more_hz or change.more_s or change.more_cpu_hz):
-            continue
-        gain, pace = (
-            percent_more(getattr(outcome, name), getattr(given, name)) for name in ("progress", "progress_per_s")
-        )
+    return [line for line in lines[1:] if line[0].more_hz or line[0].more_s or line[0].more_cpu_hz]
+
+
+def price_sentences(found: FirstRound, lines: Sequence[tuple[Change, Outlook]]) -> list[str]:
+    """Returns what one more MHz, second and GHz would buy, in percent of the round's progress."""
+    given, sentences = lines[0][1], []
+    for change, outcome in _prices(lines):
+        gain = percent_more(outcome.progress, given.progress)
+        pace = percent_more(outcome.progress_per_s, given.progress_per_s)
         sentence = f"{change.words} buys {gain} progress a round, {pace} a second"
-        if change.more_cpu_hz and (most := _best_cpu(found)) is not None:
-            device, value = most
-            alone = percent_more(given.progress + value, given.progress)
-            sentence += f"; at device {found.fleet.device[device]} alone at most {alone}"
+        alone = _faster_alone(found) if change.more_cpu_hz else None
+        if alone is not None:
+            best = int(np.argmax(alone))
+            most = percent_more(float(alone[best]), given.progress)
+            sentence += f"; at device {found.fleet.device[best]} alone {most}, the most of all"
         sentences.append(f"{capitalised(sentence)}.")
     return sentences
 
 
 @cache
-def _worth(found: FirstRound) -> Any:
-    """Returns shadow prices of one more second and GHz at today's price; None for fleets too large for that."""
-    from airprune.planning.schemes.work import Work
-    from airprune.planning.work import plan_work, worth
+def _faster_alone(found: FirstRound) -> np.ndarray | None:
+    """Returns the progress with 1 GHz more at each device alone, planned anew; None for fleets too large for that."""
+    from airprune.planning.what_if import outlook
 
-    work, problem, scheme = found.problem.work, found.problem, found.scheme
-    if work is None or not isinstance(scheme, Work) or problem.num_devices > _MOST_PRICED or found.plan.failed.any():
+    problem, work = found.problem, found.problem.work
+    if work is None or problem.num_devices > MANY or found.plan.failed.any():
         return None
-    planned = plan_work(problem, work, coverage=scheme.coverage, rotate=scheme.rotate, exact=False)
-    return worth(problem, work, planned, more_seconds=1.0, faster=1.0 + _GHZ / found.cpu_hz)
-
-
-def _best_cpu(found: FirstRound) -> tuple[int, float] | None:
-    prices = _worth(found)
-    if prices is None:
-        return None
-    best = int(np.argmax(prices.of_cpu))
-    return best, float(prices.of_cpu[best])
+    faster = 1.0 + np.diag(_GHZ / found.cpu_hz)
+    plans = (outlook(replace(problem, work=work.faster(factor)), found.scheme) for factor in faster)
+    return np.array([plan.progress for plan in plans])
 
 
 def _document(name: str, found: FirstRound, lines: Sequence[tuple[Change, Outlook]]) -> dict[str, Any]:
@@ -189,15 +183,22 @@ def _document(name: str, found: FirstRound, lines: Sequence[tuple[Change, Outloo
             bandwidth_mhz = found.experiment.radio.bandwidth_hz / 1e6
             edges |= {"progress": plan.value, "progress_bound": plan.value_bound}
             edges |= {"progress_per_mhz": plan.shadow_price / bandwidth_mhz}
-        if (prices := _worth(found)) is not None:
-            edges |= {"progress_per_s_at_same_work": prices.per_second, "progress_of_1_s_at_most": prices.of_deadline}
-            devices |= {"progress_of_1_ghz_at_most": prices.of_cpu}
+        if (alone := _faster_alone(found)) is not None:
+            devices |= {"progress_with_1_ghz_more": alone}
     return {
         "scenario": name,
         "scheme": plan.scheme,
         "clock": scenario.clock.words,
         "deadline_ms": 1e3 * found.deadline_s,
         "bandwidth_mhz": found.experiment.radio.bandwidth_hz / 1e6,
+        "prices": [
+            {
+                "change": change.words,
+                "progress_percent": 100.0 * (outcome.progress / lines[0][1].progress - 1.0),
+                "progress_per_s_percent": 100.0 * (outcome.progress_per_s / lines[0][1].progress_per_s - 1.0),
+            }
+            for change, outcome in _prices(lines)
+        ],
         "what_if": what_if_json(lines),
         "edges": records({key: np.asarray(value) for key, value in edges.items()}),
         "devices": records({key: np.asarray(value) for key, value in devices.items()}),

@@ -179,11 +179,15 @@ def show_what_if(lines: Sequence[tuple[Change, Outlook]]) -> None:
 def _what_if_table(lines: Sequence[tuple[Change, Outlook]]) -> Table:
     given = lines[0][1]
     plans_work = bool(np.isfinite(given.progress))
-    own = ("progress", "per second") if plans_work else ("mean pruning", "largest")
+    own: tuple[str, ...] = ("progress", "per second") if plans_work else ("mean pruning", "largest")
+    has_steps = not plans_work and bool(np.isfinite(given.mean_steps))
+    own = ("train all layers", "mean steps") if has_steps else own
     numbers = ("devices served", "edges served", *own, "slowest ms")
     table = plain_table("what if", *numbers, numbers=numbers, title="What more would buy, each planned anew")
     for change, found in lines:
-        if not plans_work:
+        if has_steps:
+            ratios = f"{found.whole_models:,}", number(found.mean_steps, ".3g")
+        elif not plans_work:
             ratios = number(found.mean_pruning, ".3f"), number(found.max_pruning, ".3f")
         elif found is given:
             ratios = number(given.progress, ".4g"), number(given.progress_per_s, ".4g")
