@@ -452,6 +452,9 @@ _SETTINGS: dict[str, Case] = {
     "replicator-in-order": Case({"method": "replicator", **SPREAD, "association.replicator.places": "in-order"}),
     "conflict-graph-spread": Case({"method": "conflict-graph", **SPREAD}),
     "replicator-contest": Case({"method": "replicator", **SPREAD, "association.replicator.contest": "tullock"}),
+    "weighting-data": Case({"plan.weighting": "by-data", "data.size_spread": 0.5}),
+    "weighting-loss": Case({"plan.weighting": "by-loss"}),
+    "weighting-staleness": Case({"plan.weighting": "by-staleness", "selection.name": "random-share"}),
     "ratio-cap-exact": Case({"method": "liu2022-hier", "selection.ratio-cap.search": "exact"}),
     "slack-reliable": Case({"method": "hybridfl", "rounds.edge_rounds": 1, "rounds.global_rounds": 4}),
     # compression, privacy, averages, steps

@@ -72,6 +72,7 @@ def registries() -> dict[type, Registry[Any]]:
     from airprune.methods.objectives import OBJECTIVES, Objective
     from airprune.methods.selection import SELECTIONS, Selection
     from airprune.methods.topology import TOPOLOGIES, Topology
+    from airprune.methods.weighting import WEIGHTINGS, Weighting
     from airprune.models.kernels import KERNELS
     from airprune.models.kernels.base import Kernel
     from airprune.models.losses import LOSSES, METRICS
@@ -81,6 +82,7 @@ def registries() -> dict[type, Registry[Any]]:
     return {
         Association: ASSOCIATIONS,
         Selection: SELECTIONS,
+        Weighting: WEIGHTINGS,
         Scheme: SCHEMES,
         Masking: MASKINGS,
         Objective: OBJECTIVES,

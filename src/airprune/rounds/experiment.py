@@ -302,11 +302,12 @@ class Experiment:
         """Everything with hooks after a round, in order: masking and objective, which look at models, come first."""
         method = self.method
         learning = (method.masking, method.objective)
-        others = (method.selection, method.association, method.scheme, method.compression, method.edge, method.cloud)
+        planning = (method.selection, method.association, method.weighting, method.scheme)
+        combining = (method.compression, method.edge, method.cloud, method.topology)
         return (
             *filter(_sees_rounds, learning),
             *self.own_parts,
-            *filter(_sees_rounds, (*others, method.topology)),
+            *filter(_sees_rounds, (*planning, *combining)),
         )
 
     @cached_property
@@ -462,7 +463,8 @@ class Experiment:
 
     def candidates(self, at: Place, state: RunState, served: Served) -> tuple[Candidates, Array]:
         """Returns (the devices of the round's edges as known before planning, their CPU clocks)."""
-        memory = {slot.name: state.values[slot.name] for slot in self.method.selection.slots(self.shape)}
+        parts = (self.method.selection, self.method.weighting, self.method.scheme)
+        memory = {slot.name: state.values[slot.name] for part in parts for slot in part.slots(self.shape)}
         candidates = self.stations.candidates(served, at.edges, at.round_index, memory)
         return candidates, self.network.cpu_hz[candidates.device]
 

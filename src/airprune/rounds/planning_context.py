@@ -13,7 +13,7 @@ from airprune.methods.compression.base import Wire
 from airprune.methods.masking.base import Charges
 from airprune.methods.selection.base import Candidates
 from airprune.methods.topology.relay import Relay
-from airprune.planning import Codes, Ladder, MeasuredWork, PlanProblem, WorkModel
+from airprune.planning import Codes, Ladder, MeasuredWork, PlanProblem, Seen, WorkModel
 from airprune.planning.limits import DeviceLimits
 from airprune.rounds.compute_times import ComputeTimes
 from airprune.rounds.method import Method
@@ -241,9 +241,15 @@ def plan_problem(context: PlanningContext, candidates: Candidates, cpu_hz: Array
         codes=codes,
         block_rate_bps=block_rate_bps,
         work=_work_model(context, candidates, cpu_hz, charges),
-        objective_weight=1.0
-        if context.local_work is None
-        else candidates.num_samples / np.mean(candidates.num_samples),
+        objective_weight=context.method.weighting.weights(
+            replace(candidates, plans_work=context.local_work is not None)
+        ),
+        seen=Seen(
+            device=candidates.device,
+            num_samples=candidates.num_samples,
+            round_index=candidates.round_index,
+            memory=candidates.memory,
+        ),
     )
 
 
