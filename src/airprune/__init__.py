@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from airprune.runs.trained import Trained, train
     from airprune.scenario import Scenario
     from airprune.studies.calls import compare, sweep
+    from airprune.studies.deadlines import deadlines
     from airprune.theory.convergence import convergence_bound
     from airprune.theory.privacy import privacy_epsilon
 
@@ -66,6 +67,7 @@ __all__ = [
     "SCHEMES",
     "smallest_deadline_s",
     "smallest_bandwidth_hz",
+    "deadlines",
     "aggregate",
     "compress",
     "convergence_bound",
@@ -102,6 +104,7 @@ _HOMES = {
     "SCHEMES": "planning.schemes",
     "smallest_deadline_s": "planning.inverse",
     "smallest_bandwidth_hz": "planning.inverse",
+    "deadlines": "studies.deadlines",
     "aggregate": "methods.aggregation.masked_sum",
     "compress": "methods.compression",
     "convergence_bound": "theory.convergence",
