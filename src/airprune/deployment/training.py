@@ -23,13 +23,14 @@ from airprune.methods.compression.base import Wire
 from airprune.models.kernels import kernel_for
 from airprune.models.kernels.devices import device_named
 from airprune.models.layout import LocalModel
-from airprune.models.losses import CROSS_ENTROPY, LOSSES
+from airprune.models.losses import CROSS_ENTROPY, loss_named
 from airprune.randomness import WholeNumbers
 from airprune.rounds.device import device_round
 from airprune.rounds.local import Device, LocalSettings, Streams
 from airprune.rounds.messages import Broadcast, Orders
 from airprune.rounds.method import Method
 from airprune.rounds.model_source import plain_cnn, without_torch
+from airprune.rounds.own_training import Training
 from airprune.rounds.wire import shared_mask_of
 from airprune.scenario import Scenario
 
@@ -70,6 +71,7 @@ class Trainer:
                 round_index=orders.round_index,
                 code=code,
                 memory=memory or self.first_memory,
+                time_left_s=orders.time_left_s,
             ),
             samples=np.arange(self.num_samples),
             streams=Streams(self.work.scenario.seed, *place, secret_noise=self._secret_noise),
@@ -107,16 +109,25 @@ def local_device(scenario: Scenario, *, input_shape: Sequence[int], num_classes:
     train = scenario.train
     model = _model(scenario, input_shape, num_classes, x, y)
     device = device_named(train.device, float64=scenario.model.float64)
-    method = Method.of(scenario).local
-    kernel = kernel_for(train.kernel, model, x, y, loss=train.loss, device=device, teaches=method.masking.teaches)
+    method, training = Method.of(scenario).local, Training.of(scenario)
+    kernel = kernel_for(
+        train.kernel,
+        model,
+        x,
+        y,
+        loss=train.loss,
+        device=device,
+        teaches=method.masking.teaches,
+        needs_module=training.needs_module,
+    )
     return Device(
         model,
         x,
         y,
-        LocalSettings.of(scenario, kernel, device),
+        LocalSettings.of(scenario, kernel, device, training),
         method,
         Wire.of(model.shape, value_bits=scenario.plan.bits_per_weight),
-        loss=None if train.loss == CROSS_ENTROPY else LOSSES[train.loss],
+        loss=None if train.loss == CROSS_ENTROPY else loss_named(train.loss),
     )
 
 

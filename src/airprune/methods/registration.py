@@ -66,10 +66,14 @@ def registries() -> dict[type, Registry[Any]]:
     from airprune.methods.aggregation import AGGREGATIONS, Aggregation
     from airprune.methods.aggregation.steps import STEPS, Step
     from airprune.methods.association import ASSOCIATIONS, Association
+    from airprune.methods.augmentations import AUGMENTATIONS, Augmentation
     from airprune.methods.compression import COMPRESSIONS, Compression
+    from airprune.methods.loops import LOOPS, Loop
     from airprune.methods.masking import MASKINGS, Masking
     from airprune.methods.masking.core.importance import IMPORTANCES, Importance
     from airprune.methods.objectives import OBJECTIVES, Objective
+    from airprune.methods.optimisers import OPTIMISERS, Optimiser
+    from airprune.methods.schedules import SCHEDULES, Schedule
     from airprune.methods.selection import SELECTIONS, Selection
     from airprune.methods.topology import TOPOLOGIES, Topology
     from airprune.models.kernels import KERNELS
@@ -88,6 +92,10 @@ def registries() -> dict[type, Registry[Any]]:
         Aggregation: AGGREGATIONS,
         Step: STEPS,
         Topology: TOPOLOGIES,
+        Loop: LOOPS,
+        Optimiser: OPTIMISERS,
+        Schedule: SCHEDULES,
+        Augmentation: AUGMENTATIONS,
         Kernel: KERNELS,
         Loss: LOSSES,
         Metric: METRICS,

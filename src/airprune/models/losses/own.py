@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from airprune.errors import InvalidValue
-from airprune.models.losses import AUTO, LOSSES, METRICS, OWN
+from airprune.models.losses import AUTO, LOSSES, METRICS, OWN, loss_named
 from airprune.models.losses.base import Loss, Metric
 
 if TYPE_CHECKING:
@@ -55,19 +55,18 @@ def named(scenario: Scenario, loss: Any, metric: Any) -> Scenario:
 def criteria_of(scenario: Scenario, loss: Any = None, metric: Any = None) -> Criteria:
     """Returns the criteria of a scenario that `named` has made; functions without a name here must be given again."""
     train = scenario.train
-    chosen = _chosen("loss", train.loss, loss, LOSSES, lambda: Loss(name=train.loss, summary="", mean=loss))
+    chosen = _chosen("loss", train.loss, loss, loss_named, lambda: Loss(name=train.loss, summary="", mean=loss))
     name = chosen.metric if train.metric == AUTO else train.metric
     if not name:
         return Criteria(chosen, None)
     short = name.removeprefix(OWN)
-    return Criteria(
-        chosen, _chosen("metric", name, metric, METRICS, lambda: Metric(name=short, summary="", mean=metric))
-    )
+    own = Metric(name=short, summary="", mean=metric)
+    return Criteria(chosen, _chosen("metric", name, metric, METRICS.__getitem__, lambda: own))
 
 
-def _chosen(kind: str, name: str, given: Any, known: Any, made: Callable[[], Any]) -> Any:
+def _chosen(kind: str, name: str, given: Any, known: Callable[[str], Any], made: Callable[[], Any]) -> Any:
     if not name.startswith(OWN):
-        return known[name]
+        return known(name)
     if given is None:
         rule = "names a function of the script that started the run"
         raise InvalidValue(f"Scenario.train.{kind}", rule, repr(name), f"Give it again: airprune.run(…, {kind}=…).")
