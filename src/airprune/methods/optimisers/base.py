@@ -65,18 +65,13 @@ class Optimiser(Component):
         """
         import torch  # which devices with the native kernel do without
 
-        made: torch.optim.Optimizer | None = None
+        parameters = [torch.nn.Parameter(torch.empty(tensor.shape)) for tensor in settings.tensors]
+        made = self.torch_optimizer(parameters, settings)
 
         def step(weights: Array, gradient: Array, learning_rate: float) -> None:
-            nonlocal made
-            if made is None:
-                flat, flat_gradient = torch.from_numpy(weights), torch.from_numpy(gradient)
-                parameters = []
-                for tensor in settings.tensors:
-                    parameter = torch.nn.Parameter(tensor.view(flat))
-                    parameter.grad = tensor.view(flat_gradient)
-                    parameters.append(parameter)
-                made = self.torch_optimizer(parameters, settings)
+            flat, flat_gradient = torch.from_numpy(weights), torch.from_numpy(gradient)
+            for tensor, parameter in zip(settings.tensors, parameters, strict=True):
+                parameter.data, parameter.grad = tensor.view(flat), tensor.view(flat_gradient)
             for group in made.param_groups:
                 group["lr"] = learning_rate
             made.step()
