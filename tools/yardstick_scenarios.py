@@ -519,6 +519,7 @@ _PRESETS = {
         "unreliable": {},
         "device-cpu": {"plan.deadline_s": 0.28},
         "accelerators": {"plan.deadline_s": 0.05},
+        "boards": {"plan.deadline_s": 0.12},
         "deployed": {},
         "cifar": {"rounds.global_rounds": 1},
         "million": {

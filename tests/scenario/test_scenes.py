@@ -12,6 +12,7 @@ from airprune.scenario.model_shape import shape_of
 from airprune.studies.league.schedule import SCHEDULES
 from airprune.studies.league.tracks import TRACKS
 from airprune.wireless.channel import full_band_rates
+from airprune.wireless.device_speed.boards import BOARDS
 
 LEAGUE = SCHEDULES["default"].scenario()
 FLOP_PER_SAMPLE = 22_730_208  # the paper's CNN, layer by layer in docs/clock.md
@@ -103,3 +104,11 @@ def test_accelerators_are_log_uniform_between_70_and_500_gflops():
     assert 70e9 <= flops.min() < 72e9 and 490e9 < flops.max() <= 500e9
     # The middle of the logarithms, √(70 · 500); of 1,000 devices, three standard errors are 0.09.
     assert np.log(flops).mean() == pytest.approx(np.log(70e9 * 500e9) / 2, abs=0.06)
+
+
+def test_boards_come_in_turn_and_differ_as_their_peaks_do():
+    scenario = Scenario.preset("boards")
+    flops = scenario.build_network().cpu_hz * scenario.clock.flops_per_cycle
+    kinds = [BOARDS[name] for name in ("raspberry-pi-3b+", "raspberry-pi-4", "raspberry-pi-5")]
+    expected = [board.flops_per_cycle() * board.cpu_hz for board in kinds]
+    assert flops.tolist() == [expected[n % 3] for n in range(25)]

@@ -142,15 +142,17 @@ def test_all_methods_take_part_in_the_papers_track_and_representative_ones_in_th
     assert [one.name for one in fedavg.absent] == ["fedavg"], "without edges there are no non-IID edges"
 
 
-@pytest.mark.parametrize("name", ["D3", "D4", "E", "G", "H", "I", "J1", "J2"])
+@pytest.mark.parametrize("name", ["D3", "D4", "E", "G", "H", "I", "J1", "J2", "J3", "J6", "J7", "J8"])
 def test_a_tracks_preset_changes_the_leagues_scenario_as_it_changes_the_demo(name):
     track = TRACKS[name]
     preset, demo = ap.Scenario.preset(track.preset), ap.Scenario.preset("demo")
     changed = {key for key, _, _ in demo.diff(preset)} - {"name"}
     small = BASE.with_values({"rounds.global_rounds": 2, "data.train_samples": 1_000})
     found = track.scenario(small)
-    assert {key for key, _, _ in small.diff(found)} <= changed and changed
-    assert (found.rounds.global_rounds, found.data.train_samples) == (2, 1_000)
+    of_track = {"stop.time_s", "rounds.global_rounds"} if track.is_timed else set()
+    of_track |= set(track.settings(small))
+    assert {key for key, _, _ in small.diff(found)} <= changed | of_track and changed
+    assert found.data.train_samples == 1_000 and (track.is_timed or found.rounds.global_rounds == 2)
 
 
 def test_the_full_schedule_is_that_of_table_i():
@@ -374,3 +376,18 @@ def test_every_table_is_rectangular_and_latex_has_each_row_escaped(table):
         escaped("a_b & 5 % ± {x} \\ −1") == r"a\_b \& 5 \% $\pm$ \{x\} \textbackslash{} $-$1"
         and escaped("-2") == "$-$2"
     )
+
+
+def test_in_a_timed_track_every_method_runs_as_long_as_the_rounds_take_at_the_deadline():
+    for name in ("J1", "J2", "J3"):
+        track = TRACKS[name]
+        found = {entry.name: entry.scenario for entry in lineup(BASE, track, ["fp32", "adaptive-work"]).entries}
+        scene = ap.Scenario.preset(track.preset)
+        time_s = BASE.rounds.global_rounds * BASE.rounds.edge_rounds * scene.plan.deadline_s
+        assert track.time_s(BASE) == time_s
+        for method in ("fp32", "adaptive-work", WHOLE):
+            assert found[method].stop.time_s == time_s and found[method].rounds.global_rounds >= 1000
+        assert found[CENTRAL].stop.time_s is None
+        assert found[CENTRAL].rounds.global_rounds == BASE.rounds.global_rounds
+        assert found["fp32"].data.partition == ("dirichlet" if name == "J3" else BASE.data.partition)
+    assert TRACKS["A"].time_s(BASE) is None

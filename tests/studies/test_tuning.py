@@ -125,6 +125,27 @@ def test_a_setting_that_was_lucky_on_one_seed_is_not_taken():
     assert MU not in Races(score).race(PROX)
 
 
+@pytest.mark.parametrize(("method", "expected"), [("drop-stragglers", [1.0, 0.5]), ("fp32", [])])
+def test_on_a_timed_track_shorter_deadlines_challenge_that_of_methods_that_plan_by_it(method, expected):
+    scenario = BASE.with_values({"method": method, "plan.deadline_s": 2.0, "stop.time_s": 12.0})
+    tried = set()
+
+    def score(run: LeagueRun) -> float:
+        tried.add(run.scenario.plan.deadline_s)
+        return peak(0.1)(run) + (0.1 if run.scenario.plan.deadline_s == 0.5 else 0.0)
+
+    races = Races(score)
+    knobs = races.race(scenario, is_timed=True)
+    assert tried == {2.0, *expected}
+    assert knobs == ({RATE: 0.1, tuning.DEADLINE: 0.5} if expected else {RATE: 0.1})
+    assert len(races.labels) <= tuning.MAX_RUNS_TIMED
+
+
+def test_a_timed_tuning_run_has_half_the_time():
+    tried = tuning.tuning_scenario(BASE.with_("stop.time_s", 12.0), {RATE: 0.3})
+    assert (tried.stop.time_s, tried.rounds.global_rounds) == (6.0, BASE.rounds.global_rounds)
+
+
 def test_a_tuning_run_has_half_the_rounds_rounded_up_on_held_out_samples_of_seeds_that_no_table_uses():
     tried = tuning.tuning_scenario(BASE.with_("rounds.global_rounds", 5), {RATE: 0.3})
     assert (tried.rounds.global_rounds, tried.data.judge_on, tried.train.learning_rate) == (3, "held-out", 0.3)

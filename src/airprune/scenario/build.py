@@ -40,13 +40,18 @@ def build_network(section: NetworkSection, *, flat: bool, seed: int, batch_sampl
         return network.flat() if flat else network
     if flat:
         ring = _placement(section, section.flat_inner_m, section.flat_outer_m)
-        return place_flat(num_devices=sum(section.device_counts), placement=ring, cpu_hz=_cpu_hz(section), seed=seed)
+        return place_flat(
+            num_devices=sum(section.device_counts),
+            placement=ring,
+            cpu_hz=_cpu_hz(section, sum(section.device_counts)),
+            seed=seed,
+        )
     return place_hierarchical(
         num_edges=section.num_edges,
         devices_per_edge=section.device_counts,
         placement=_placement(section, section.inner_m, section.outer_m),
         edge_distance_m=section.edge_distance_m,
-        cpu_hz=_cpu_hz(section),
+        cpu_hz=_cpu_hz(section, sum(section.device_counts)),
         seed=seed,
     )
 
@@ -55,7 +60,9 @@ def _placement(section: NetworkSection, inner_m: float, outer_m: float) -> Place
     return Ring(inner_m, outer_m) if section.placement == "ring" else Disc(outer_m, min_distance_m=inner_m)
 
 
-def _cpu_hz(section: NetworkSection) -> float | tuple[float, float] | LogUniform:
+def _cpu_hz(section: NetworkSection, num_devices: int) -> float | tuple[float, float] | LogUniform | list[float]:
+    if kinds := section.cpu_kinds_hz:
+        return [kinds[n % len(kinds)] for n in range(num_devices)]
     low, high = section.cpu_hz, section.cpu_hz_max
     if high is None:
         return low
@@ -71,7 +78,9 @@ def _from_table(section: NetworkSection, table: str, *, seed: int, batch_samples
         return network
     # A placed network of the same sizes has the same draws, edge by edge.
     sizes = np.bincount(network.edge, minlength=network.num_edges).tolist()
-    drawn = place_hierarchical(num_edges=len(sizes), devices_per_edge=sizes, cpu_hz=_cpu_hz(section), seed=seed)
+    drawn = place_hierarchical(
+        num_edges=len(sizes), devices_per_edge=sizes, cpu_hz=_cpu_hz(section, sum(sizes)), seed=seed
+    )
     cpu_hz = np.empty(network.num_devices)
     cpu_hz[np.argsort(network.edge, kind="stable")] = drawn.cpu_hz
     return dataclasses.replace(network, cpu_hz=cpu_hz)

@@ -72,6 +72,9 @@ class NetworkSection(Section):
         default="uniform",
         description="with cpu_hz_max: frequencies are uniform, or their logarithms are, as of devices of several kinds",
     )
+    cpu_kinds_hz: tuple[Positive, ...] = Field(
+        default=(), description="CPU frequencies of several kinds of device, which come in turn; overrides cpu_hz"
+    )
     table: FilePath | None = Field(
         default=None,
         description="CSV or JSON table of devices as for `airprune plan`: device, edge and one of snr_db, rate_mbps, "

@@ -57,14 +57,16 @@ class Work(Scheme):
         return self._allocation(problem, exact=True)
 
     def draft(self, problem: PlanProblem) -> Plan:
-        """Returns the plan within one step of the optimum, sooner: for a search over deadlines."""
+        """Returns a plan near the optimum, much sooner, since few numbers of steps are tried: to search deadlines."""
         return self.planned(problem, self._allocation(problem, exact=False))
 
     def _allocation(self, problem: PlanProblem, *, exact: bool) -> Allocation:
         work = problem.work
         if work is None:
             return AirBudget.model_construct().allocate(problem)
-        planned = plan_work(problem, work, coverage=self.coverage, rotate=self.rotate, exact=exact)
+        planned = plan_work(
+            problem, work, coverage=self.coverage, rotate=self.rotate, exact=exact, every_step=None if exact else False
+        )
         choice, ladder = planned.choice, problem.ladder
         return Allocation(
             share=_use_up(problem, choice.share),

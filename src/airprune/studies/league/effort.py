@@ -10,6 +10,8 @@ from airprune.text import counted
 
 # Start and end of a run, measured on the presets.
 _RUN_S = 3.0
+# An edge round of methods that choose its length: a guess.
+_AUTO_S = 0.2
 
 
 @dataclass(frozen=True)
@@ -50,7 +52,17 @@ class Load:
 
     @classmethod
     def of(cls, scenario: Scenario) -> Load:
-        return cls(f"{scenario.model.name} {scenario.data.name}", workload_of(scenario), scenario)
+        lasting = scenario
+        if (time_s := scenario.stop.time_s) is not None:
+            lasting = scenario.with_("rounds.global_rounds", _rounds_within(scenario, time_s))
+        return cls(f"{scenario.model.name} {scenario.data.name}", workload_of(lasting), scenario)
+
+
+def _rounds_within(scenario: Scenario, time_s: float) -> int:
+    """Returns the number of global rounds that fit; deadlines that methods choose by themselves are not known yet."""
+    given_s = scenario.plan.deadline_s
+    round_s = _AUTO_S if isinstance(given_s, str) else given_s
+    return max(1, min(scenario.rounds.global_rounds, round(time_s / (round_s * scenario.rounds.edge_rounds))))
 
 
 @dataclass

@@ -198,7 +198,8 @@ class League:
         is_around = track.tuned is Tuned.RATES and self._prior(entry) is not None
         usual = tuning.USUAL_RUNS_AROUND if is_around else tuning.USUAL_RUNS
         left = max(len(step.wanted), usual - len(step.tried))
-        at_most = max(left, tuning.MAX_RUNS - len(step.tried))
+        most = tuning.MAX_RUNS_TIMED if track.is_timed else tuning.MAX_RUNS
+        at_most = max(left, most - len(step.tried))
         num_ranked = len(self.seeds) * (2 if self._has_beside else 1)
         half = Load.of(tuning.tuning_scenario(entry.scenario, {}))
         return [(left, at_most, half), (num_ranked, num_ranked, full)]
@@ -223,6 +224,7 @@ class League:
             is_kept=track.tuned is Tuned.KEPT,
             track=track.name,
             method=entry.name,
+            is_timed=track.is_timed,
         )
 
     @cached_property
@@ -254,6 +256,7 @@ class League:
                 track,
                 [self._result(track, entry) for entry in self.lineups[track.name].entries],
                 seeds=self.seeds,
+                horizon_s=track.time_s(self.base),
                 absent=self.lineups[track.name].absent,
             )
             for track in self.tracks

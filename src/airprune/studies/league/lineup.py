@@ -76,7 +76,6 @@ class Lineup:
 def lineup(base: Scenario, track: Track, methods: Sequence[str] | None = None) -> Lineup:
     """Returns the methods that usually take part in the track, or those named; and always the reference lines."""
     start = track.scenario(base)
-    start = start.with_("rounds.global_rounds", start.rounds.global_rounds * track.rounds_factor)
     for name in methods or ():
         if name not in METHODS:
             raise METHODS.unknown(name, "--methods")
@@ -97,7 +96,7 @@ def lineup(base: Scenario, track: Track, methods: Sequence[str] | None = None) -
     if methods is not None and len(named) == len(methods):
         why = f"{named[0].name}: {named[0].reason.rstrip('.')}"
         raise UsageError(f"None of --methods can take part in track {track.name} ({why}); name others.")
-    return Lineup(entries=(*found, *_references(start)), absent=tuple(named))
+    return Lineup(entries=(*found, *_references(start, base)), absent=tuple(named))
 
 
 def _in_track(start: Scenario, name: str) -> Scenario:
@@ -108,12 +107,14 @@ def _in_track(start: Scenario, name: str) -> Scenario:
     return scenario
 
 
-def _references(start: Scenario) -> Iterator[Entry]:
+def _references(start: Scenario, base: Scenario) -> Iterator[Entry]:
     whole = start.with_values({"method": SEED, "plan.scheme": "no-pruning"})
     yield Entry(name=WHOLE, label="reference", scenario=whole, is_method=False)
     # One learner: with as many samples as a device has, of all classes, or with the samples of all devices.
     for name, num_samples in ((ALONE, _per_device(start)), (CENTRAL, start.data.train_samples)):
         scenario = whole.with_values({**_BY_ITSELF, "data.train_samples": num_samples})
+        if start.stop.time_s is not None:  # the seconds of one learner mean nothing
+            scenario = scenario.with_values({"stop.time_s": None, "rounds.global_rounds": base.rounds.global_rounds})
         yield Entry(name=name, label="reference", scenario=scenario, is_method=False, has_costs=False)
 
 

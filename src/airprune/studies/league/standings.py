@@ -15,7 +15,7 @@ from airprune.studies.league.finished import ALL_LINKS, FinishedRun, RunStatisti
 from airprune.studies.league.lineup import FP32, SEED, WHOLE, Absent, Entry
 from airprune.studies.league.statistics import BySeed, Gap, Rank, gap, holm, ranks
 from airprune.studies.league.tracks import By, Track
-from airprune.studies.league.tuning import Knobs
+from airprune.studies.league.tuning import WHOLE_MODELS, Knobs
 
 __all__ = ["LINKS", "TARGET_SHARE", "By", "Result", "Row", "Standings", "standings"]
 
@@ -28,8 +28,6 @@ LINKS = {
 }
 # The target as a share of the accuracy that no pruning ends with.
 TARGET_SHARE = 0.95
-# Schemes that prune on no network.
-_WHOLE_MODELS = ("no-pruning", "equal-codes", "hfel", "min-max-time")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -209,7 +207,7 @@ def _remarks(result: Result, statistics: RunStatistics, same: Result | None) -> 
     if same is not None:
         found.append(f"same learning as {same.entry.name}{_differs(result, same)}")
     plan = result.entry.scenario.plan
-    if statistics.max_ratio == 0.0 and plan.scheme not in _WHOLE_MODELS and plan.max_pruning_ratio > 0.0:
+    if statistics.max_ratio == 0.0 and plan.scheme not in WHOLE_MODELS and plan.max_pruning_ratio > 0.0:
         found.append("prunes no device here")
     if result.entry.less_work:
         found.append(f"less work per round: {result.entry.less_work.rstrip('.')}")

@@ -19,6 +19,8 @@ from airprune.scenario.presets import presets
 FLAT_DEADLINE = 350.0 / 30.0
 # The preset that the presets of scenes change; a league's schedule has its rounds and samples.
 _SCHEDULED = "demo"
+# Of a timed run: more than the shortest rounds need.
+_MOST_ROUNDS = 10_000
 
 # The methods of all tracks but the first, and why each is there.
 REPRESENTATIVE: Mapping[str, str] = {
@@ -47,6 +49,34 @@ REPRESENTATIVE: Mapping[str, str] = {
     "oort": "client selection by utility and time",
     "random": "client selection at random",
     "drop-stragglers": "no pruning; devices that would miss the deadline do not take part",
+}
+
+# The methods of the tracks on a device's clock, where compute time decides and fewer bits hardly count.
+UNEQUAL_WORK: Mapping[str, str] = {
+    "adaptive-pruning": "the paper's method",
+    "minmax-pruning": "the paper's masks, shares that equalise pruning",
+    "hierfavg": "the plain baseline: no pruning, 64 bits, all wait for the slowest",
+    "fp32": "no pruning, 32 bits",
+    "bf16": "no pruning, 16 bits",
+    "fixed-8": "no pruning, 8 bits",
+    "stc": "sparse ternary compression at 1/32",
+    "adaptive-bits": "compression levels chosen by the deadline",
+    "fewer-steps": "one local pass for all",
+    "drop-stragglers": "devices that would miss the deadline do not take part",
+    "random": "client selection at random",
+    "oort": "client selection by utility and time",
+    "heterofl": "sub-models by width",
+    "fjord": "ordered dropout",
+    "fedrolex": "sub-models by width, windows that move",
+    "fednova": "normalised averaging",
+    "fedprox": "a proximal term, equal work",
+    "steps-that-fit": "whole models, as many local steps as fit the deadline",
+    "fedprox-steps": "the same with a proximal term",
+    "cocofl": "some layers frozen, at random among those that fit",
+    "timelyfl": "upper layers only on slow devices, a round as long as the k-th device needs",
+    "semi-sync": "edges close after three of five",
+    "fedbuff": "asynchronous edges with a buffer",
+    "adaptive-work": "trained parts, local steps, bits, shares and deadline together",
 }
 
 
@@ -84,6 +114,10 @@ def is_representative(scenario: Scenario) -> bool:
     return scenario.method in REPRESENTATIVE
 
 
+def _plans_work(scenario: Scenario) -> bool:
+    return scenario.method in UNEQUAL_WORK
+
+
 def _sends_values(scenario: Scenario) -> bool:
     return is_representative(scenario) and not sends_codes(scenario)
 
@@ -99,12 +133,14 @@ class Track:
     Attributes:
       name: a letter; tracks of one letter and different numbers are chosen together.
       about: its particulars in a sentence.
-      settings: changes of the league's scenario, given that scenario.
+      settings: changes of the league's scenario, given that scenario; they come after those of the preset.
       preset: the scene as a preset, whose changes apply to the league's scenario.
       usual: True for methods that take part unless methods are named.
       possible: True for methods that can take part at all; `needs` says why others cannot.
       rounds_factor: how many times as many global rounds are run, so that fast methods fill the time.
       by: the comparison that orders the table.
+      is_timed: True if a run lasts not a number of rounds but as long as the league's rounds take at the deadline, so
+        that methods with shorter rounds make more of them. Deadlines are then tuned in place of the main setting.
       tuned: how its methods are tuned.
     """
 
@@ -118,6 +154,7 @@ class Track:
     needs: str = ""
     rounds_factor: int = 1
     by: By = By.ROUNDS
+    is_timed: bool = False
     tuned: Tuned = Tuned.RATES
 
     @property
@@ -127,11 +164,21 @@ class Track:
 
     def scenario(self, base: Scenario) -> Scenario:
         """Returns the league's scenario in this track, before a method is chosen."""
-        if not self.preset:
-            return base.with_values(self.settings(base))
-        scene = Scenario.preset(self.preset)
-        changes = {key: value for key, _, value in Scenario.preset(_SCHEDULED).diff(scene) if key != "name"}
-        return base.with_values(changes)
+        changed = base
+        if self.preset:
+            scene = Scenario.preset(self.preset)
+            changed = base.with_values(
+                {key: value for key, _, value in Scenario.preset(_SCHEDULED).diff(scene) if key != "name"}
+            )
+        changed = changed.with_values(self.settings(changed))
+        if not self.is_timed:
+            return changed.with_("rounds.global_rounds", changed.rounds.global_rounds * self.rounds_factor)
+        time_s = changed.rounds.global_rounds * changed.rounds.edge_rounds * deadline_s(changed)
+        return changed.with_values({"stop.time_s": time_s, "rounds.global_rounds": _MOST_ROUNDS})
+
+    def time_s(self, base: Scenario) -> float | None:
+        """Returns the compared time of a timed track; None for others, which compare after the paper's rounds."""
+        return self.scenario(base).stop.time_s if self.is_timed else None
 
 
 def deadline_s(scenario: Scenario) -> float:
@@ -165,6 +212,15 @@ def _table_i(base: Scenario) -> Mapping[str, Any]:
         "rounds.edge_rounds": paper.rounds.edge_rounds,
     }
 
+
+def _cpus() -> Mapping[str, Any]:
+    """Returns the CPUs, links and clock of preset `device-cpu`."""
+    scene = Scenario.preset("device-cpu")
+    sections = ("network.", "radio.", "topology.", "clock.")
+    return {key: value for key, _, value in Scenario.preset(_SCHEDULED).diff(scene) if key.startswith(sections)}
+
+
+_ON_DEVICES: Mapping[str, Any] = {"usual": _plans_work, "is_timed": True, "by": By.TIME}
 
 TRACKS: Mapping[str, Track] = {
     track.name: track
@@ -258,16 +314,66 @@ TRACKS: Mapping[str, Track] = {
         Track(
             name="J1",
             title="device clock, unequal CPUs",
-            about="As A, but compute time from counted FLOPs on CPUs of unequal speed, and a deadline that the slowest "
-            "meets without pruning.",
+            about="As A, but compute time from counted FLOPs on CPUs of 0.5 to 3 GHz. All methods run for the time of "
+            "12 rounds at a deadline that the slowest device meets without pruning.",
             preset="device-cpu",
+            **_ON_DEVICES,
         ),
         Track(
             name="J2",
             title="device clock, accelerators",
-            about="As A, but compute time from counted FLOPs on accelerators of 70 to 500 GFLOP/s, and a deadline that "
-            "the slowest meets without pruning.",
+            about="As J1 on accelerators of 70 to 500 GFLOP/s, where the uplink matters again.",
             preset="accelerators",
+            **_ON_DEVICES,
+        ),
+        Track(
+            name="J3",
+            title="device clock, Dirichlet 0.5",
+            about="As J1, and every device mixes the classes by Dirichlet(0.5).",
+            preset="device-cpu",
+            settings=lambda base: {"data.partition": "dirichlet", "data.alpha": 0.5},
+            **_ON_DEVICES,
+        ),
+        Track(
+            name="J4",
+            title="device clock, Dirichlet 0.1",
+            about="As J1, and every device mixes the classes by Dirichlet(0.1).",
+            preset="device-cpu",
+            settings=lambda base: {"data.partition": "dirichlet", "data.alpha": 0.1},
+            **_ON_DEVICES,
+        ),
+        Track(
+            name="J5",
+            title="device clock, non-IID edges",
+            about="As J1, and each edge's devices hold two classes of their own.",
+            preset="device-cpu",
+            settings=lambda base: {"data.partition": "edge-non-iid", "data.classes_per_device": 2},
+            possible=_has_edges,
+            needs="without edges the data cannot be partitioned by edge",
+            **_ON_DEVICES,
+        ),
+        Track(
+            name="J6",
+            title="device clock, boards",
+            about="As J1 on Raspberry Pi 3B+, 4 and 5 boards in turn.",
+            preset="boards",
+            **_ON_DEVICES,
+        ),
+        Track(
+            name="J7",
+            title="device clock, wide model",
+            about="As J1 with 64 hidden units in place of 8.",
+            preset="device-cpu",
+            settings=lambda base: {"model.name": "cifar-cnn", "plan.deadline_s": 2.67},
+            **_ON_DEVICES,
+        ),
+        Track(
+            name="J8",
+            title="device clock, CIFAR-10",
+            about="As J1 with ResNet-8 on CIFAR-10.",
+            preset="cifar",
+            settings=lambda base: {**_cpus(), "plan.deadline_s": 7.6},
+            **_ON_DEVICES,
         ),
         Track(
             name="K",

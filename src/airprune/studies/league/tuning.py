@@ -5,6 +5,8 @@
        If it is an outermost one, the next of the series challenges it.
     2. The method's own main setting (`Recipe.knob`) at that rate: two other values challenge its own. A method without
        one has as many challengers: two rates between the best and the second best.
+    3. On a timed track, where the deadline decides how often models are averaged: a half and a quarter of the deadline
+       challenge it, for methods that plan by a given one.
 
 A challenger runs on seed 100. The best of them, if it is better there, also runs on seeds 101 and 102, and is taken if
 its mean of three is higher. A race has at most `MAX_RUNS` runs, for every method the same.
@@ -12,8 +14,8 @@ its mean of three is higher. A race has at most `MAX_RUNS` runs, for every metho
 On another track than the first the setting of step 2 is kept, and step 1 starts from three rates around the one that
 the first track chose; or both are kept.
 
-A tuning run has half of the global rounds, rounded up, since that is cheaper, and is evaluated on training samples that
-no device trains on, never on the test set.
+A tuning run has half of the global rounds, rounded up, or half of the time, since that is cheaper, and is evaluated on
+training samples that no device trains on, never on the test set.
 """
 
 from __future__ import annotations
@@ -35,11 +37,17 @@ SEEDS = (100, 101, 102)
 SERIES = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0)
 GRID = (0.01, 0.03, 0.1, 0.3)
 RATE = "train.learning_rate"
+DEADLINE = "plan.deadline_s"
 # Four rates, two more of the series with all seeds, two seeds more for the best two; two challengers, two seeds more.
 MAX_RUNS = len(GRID) + 2 * len(SEEDS) + 4 + 4
+# The third step of a timed track: two challengers, two seeds more.
+MAX_RUNS_TIMED = MAX_RUNS + 4
 # Those of a race without surprises; for estimates of what is left.
 USUAL_RUNS = len(GRID) + 1 + 4 + 3
 USUAL_RUNS_AROUND = 3 + 1 + 4
+
+# Schemes whose plans are whole models, whatever the deadline is.
+WHOLE_MODELS = ("no-pruning", "equal-codes", "hfel", "min-max-time")
 
 Knobs = Mapping[str, Any]
 """One combination of tuned values by scenario key."""
@@ -91,6 +99,7 @@ def tuning_of(
     fixed: Collection[str] = (),
     track: str = "",
     method: str = "",
+    is_timed: bool = False,
 ) -> Tuning:
     """Returns the state of a scenario's race.
 
@@ -101,10 +110,11 @@ def tuning_of(
       is_kept: True if `prior` is taken as it is.
       fixed: keys that the scenario is about, so that they are not tuned.
       track, method: the table that the runs are for, and its row.
+      is_timed: True on a timed track, where deadlines are tuned.
     """
     if is_kept and prior is not None:
         return Tuning(tried=(), wanted=(), knobs=prior)
-    key = (label, scenario.hash, repr(prior), tuple(fixed))
+    key = (label, scenario.hash, repr(prior), tuple(fixed), is_timed)
     if key in store.tunings:
         return store.tunings[key]
     race = _Race(label, scenario, store, track, method)
@@ -116,6 +126,8 @@ def tuning_of(
     knobs: Knobs | None
     try:
         knobs = _run(race, [scenario.train.learning_rate] if RATE in fixed else rates, knob, prior is None)
+        if is_timed:
+            knobs = _challenged(race, knobs, [{**knobs, DEADLINE: value} for value in shorter_s(scenario)])
     except _Waits:
         knobs = None
     found = Tuning(tried=race.tried, wanted=race.wanted, knobs=knobs)
@@ -158,6 +170,14 @@ def knob_of(scenario: Scenario, fixed: Collection[str] = ()) -> Knob | None:
     return recipe.knob if all(mine.get(key) == usual.get(key) for key in keys) else None
 
 
+def shorter_s(scenario: Scenario) -> list[float]:
+    """Returns a half and a quarter of the deadline; nothing for a method that does not plan by a given one."""
+    given_s = scenario.plan.deadline_s
+    if isinstance(given_s, str) or scenario.plan.scheme in WHOLE_MODELS:
+        return []
+    return [given_s / 2, given_s / 4]
+
+
 def around(rate: float) -> list[float]:
     """Returns the rate with its neighbours in the series."""
     below = [one for one in SERIES if one < rate * 0.999]
@@ -173,8 +193,10 @@ def between(best: float, second: float) -> list[float]:
 
 def tuning_scenario(scenario: Scenario, knobs: Knobs) -> Scenario:
     """Returns the scenario with these values and half of the rounds, evaluated on held-out samples."""
-    halved = math.ceil(scenario.rounds.global_rounds / 2)
-    return scenario.with_values({**knobs, "rounds.global_rounds": halved, "data.judge_on": "held-out"})
+    halved: Knobs = {"rounds.global_rounds": math.ceil(scenario.rounds.global_rounds / 2)}
+    if scenario.stop.time_s is not None:
+        halved = {"stop.time_s": scenario.stop.time_s / 2}
+    return scenario.with_values({**knobs, **halved, "data.judge_on": "held-out"})
 
 
 class _Race:
