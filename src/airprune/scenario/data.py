@@ -6,7 +6,16 @@ from typing import Any
 
 import numpy as np
 
-from airprune.data import Dataset, Holdings, as_dataset, draw_samples, load_dataset, partition, standardized
+from airprune.data import (
+    PARTITIONS,
+    Dataset,
+    Holdings,
+    as_dataset,
+    draw_samples,
+    load_dataset,
+    partition,
+    standardized,
+)
 from airprune.data.convert import with_targets
 from airprune.errors import InvalidValue
 from airprune.scenario.scenario import Scenario
@@ -47,7 +56,7 @@ def samples_by_device(scenario: Scenario, data: Dataset, network: Network) -> Ho
     if settings.partition == "natural" and data.train_owner is None:
         rule, way_out = "must be another for samples without owners", 'Example: data.name = "shakespeare"'
         raise InvalidValue("Scenario.data.partition", rule, "'natural'", way_out)
-    if settings.partition not in ("iid", "natural") and not (data.num_classes and data.train_y.ndim == 1):
+    if PARTITIONS[settings.partition].by_class and not (data.num_classes and data.train_y.ndim == 1):
         rule = "must be iid for samples without classes" + ("" if data.train_owner is None else ", or natural")
         raise InvalidValue("Scenario.data.partition", rule, repr(settings.partition), 'Example: partition = "iid"')
     classes = classes_of(data.train_y, data)

@@ -9,6 +9,7 @@ import numpy as np
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from airprune.components.choice import ChoiceSection
+from airprune.data.partitions import PARTITIONS
 from airprune.errors import InvalidValue, UnknownName
 from airprune.methods.aggregation import AGGREGATIONS
 from airprune.methods.aggregation.steps import STEPS
@@ -228,7 +229,7 @@ class DataSection(Section):
         default=1,
         description="for data sets whose samples have owners: owners with fewer training samples are excluded",
     )
-    partition: Literal["iid", "shards", "dirichlet", "edge-iid", "edge-non-iid", "natural"] = Field(
+    partition: Text = Field(
         default="iid",
         description="partition of the training samples among devices: IID, non-IID by class, or natural: a device is "
         "one owner of samples, or several",
@@ -252,6 +253,13 @@ class DataSection(Section):
     data_dir: Annotated[FilePath | None, Label()] = Field(
         default=None, description="folder that is searched first for the files; results do not depend on it"
     )
+
+    @field_validator("partition")
+    @classmethod
+    def _known_partition(cls, name: str) -> str:
+        if name not in PARTITIONS:
+            raise PARTITIONS.unknown(name[:60], f"{cls.owner}.partition")
+        return name
 
 
 class PlanSection(ChoiceSection):
