@@ -35,6 +35,9 @@ def train_by_loop(
     """Trains by `settings.loop`; see `rounds.device.train` for the rest."""
     model, loop = device.model, device.settings.loop
     assert isinstance(model, FlatModel) and loop is not None  # `kernel_for` has checked it
+    if sub_model.forward is not None or sub_model.scale is not None or sub_model.collect:
+        rule = f"must be steps with masking {device.method.masking.name!r}, which changes forward passes or steps"
+        raise InvalidValue("Scenario.train.loop", rule, repr(loop.name), 'Example: train.loop = "steps"')
     frozen = Frozen(model, sub_model.first_trained) if sub_model.first_trained else None
     if frozen is not None:
         frozen.restore_buffers(model.state_array, received)
