@@ -304,7 +304,8 @@ def _masks(subject: Subject) -> tuple[bool, str] | None:
     moved: list[int] = []
     for masking in ("probe", "frozen"):
         experiment = Experiment.of(subject.scenario({"masking.name": masking}), dataset=points())
-        job, watched = experiment.job(InProcess(experiment.dataset)), _Watched(experiment.training.loop, moved)
+        job = experiment.job(InProcess(experiment.dataset))
+        watched: Any = _Watched(experiment.training.loop, moved)
         job = dataclasses.replace(job, settings=dataclasses.replace(job.settings, loop=watched))
         with SerialEngine(job) as executor:
             next(run_rounds(experiment, executor, experiment.initial_state()))

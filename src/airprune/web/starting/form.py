@@ -22,7 +22,7 @@ def _names() -> dict[str, Iterable[str]]:
     """Fields whose values are names of a list that can grow."""
     chosen = {f"{home}.{field}": list(registry) for home, field, registry in Scenario.choice_fields()}
     ranked = {f"masking.{name}.importance": list(IMPORTANCES) for name in MASKINGS}
-    others = {
+    others: dict[str, Iterable[str]] = {
         "method": METHODS,
         "data.name": DATASETS,
         "data.partition": PARTITIONS,
