@@ -18,7 +18,7 @@ from airprune.scenario import Scenario
 
 @dataclass(frozen=True)
 class Training:
-    """What trains on a device.
+    """Holds all that trains on a device.
 
     Attributes:
       loop: None for minibatch steps, which kernels compute.

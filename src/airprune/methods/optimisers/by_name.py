@@ -77,7 +77,7 @@ def _options(kind: str, known: tuple[str, ...], given: Mapping[str, Any], settin
 
 
 class OwnOptimiser(Optimiser):
-    """What a script gave to `run(optimizer=…)`; never listed."""
+    """Holds what a script gave to `run(optimizer=…)`; never listed."""
 
     name = "own"
     summary = "a function of a script"
