@@ -33,6 +33,10 @@ def test_table_2_can_be_kept_as_a_folder_too(tmp_path, capsys):
     assert main(["reproduce", "table2", "--out", str(tmp_path)]) == 0
     assert "749.6 ms" in capsys.readouterr().out
     assert (tmp_path / "table2.csv").exists()
+    lines = (tmp_path / "table2.tex").read_text().splitlines()
+    body = lines[lines.index(r"\midrule") + 1 : lines.index(r"\bottomrule")]
+    assert len(body) == 6 and body[0].startswith("HFL & optimal & 30 & 0 & 30 & 0")
+    assert "A round without hierarchy" in (tmp_path / "claims.tex").read_text()
 
 
 @pytest.mark.parametrize(

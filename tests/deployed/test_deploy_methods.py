@@ -20,8 +20,9 @@ from support.tiny import final_bytes
 
 SETTINGS = CloudSettings(measures=False, grace_s=60.0, wait_s=60.0)
 # One of each kind: values told to all, slots of edges, cloud and devices, codes, associations that move devices, a mean
-# by local steps.
-QUICK = ("adaptive-pruning", "adaptive-bits", "prunefl", "scaffold", "fedavgm", "hfel", "fednova")
+# by local steps, planned work, steps that decay.
+QUICK = ("adaptive-pruning", "adaptive-bits", "prunefl", "scaffold", "fedavgm", "hfel", "fednova", "adaptive-work")
+QUICK += ("hier-qsgd-decay",)
 # Devices hold unequal numbers of samples and so make unequal numbers of steps.
 UNEQUAL = {"fednova": {"data.size_spread": 1.0, "train.batch_size": 4, "train.momentum": 0.5}}
 
@@ -42,11 +43,9 @@ def scenario_of(method: str) -> Scenario:
 
 
 def is_deployable(method: str) -> bool:
-    scenario = scenario_of(method)
-    method = Method.of(scenario)
+    method = Method.of(scenario_of(method))
     alone = not (method.topology.overrides(Topology.relay) or method.topology.overrides(Topology.due))
-    changes_steps = scenario.train.steps_decay != "none" or method.scheme.chooses_work
-    return alone and not method.selection.overrides(Selection.barrier) and not changes_steps
+    return alone and not method.selection.overrides(Selection.barrier)
 
 
 DEPLOYABLE = [name for name in ap.METHODS if is_deployable(name)]
@@ -54,9 +53,8 @@ DEPLOYABLE = [name for name in ap.METHODS if is_deployable(name)]
 
 @pytest.mark.parametrize("method", sorted(set(ap.METHODS) - set(DEPLOYABLE)))
 def test_what_has_no_real_counterpart_is_refused_in_a_sentence(method):
-    scenario = scenario_of(method)
     with pytest.raises(UsageError, match="cannot be deployed"):
-        check_deployable(Method.of(scenario), steps_decay=scenario.train.steps_decay)
+        check_deployable(Method.of(scenario_of(method)))
 
 
 @pytest.mark.parametrize(

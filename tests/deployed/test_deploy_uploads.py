@@ -25,7 +25,7 @@ from airprune.rounds.local import Streams
 from airprune.rounds.messages import Broadcast, Orders
 from airprune.rounds.method import Method
 from airprune.rounds.training import worker
-from airprune.rounds.wire import Codec, shared_mask_of, upload_size
+from airprune.rounds.wire import WHOLE_MODEL, Codec, shared_mask_of, upload_size
 from airprune.scenario import Scenario
 from airprune.studies.conformance import Subject, _watched, points
 from support.each import each
@@ -44,7 +44,8 @@ def codec_of(device) -> Codec:
 def same_upload(here, there, codec) -> None:
     """Bit for bit in all that was sent; elsewhere a zero, whatever its sign."""
     assert np.array_equal(here.state, there.state)
-    sent = codec.sent_index(here.mask)
+    assert (here.first_trained, here.last_trained) == (there.first_trained, there.last_trained)
+    sent = codec.sent_index(here.mask, (here.first_trained, here.last_trained))
     assert here.state[sent].tobytes() == there.state[sent].tobytes()
     assert here.state[codec.rest_index].tobytes() == there.state[codec.rest_index].tobytes()
     assert (here.mask is None) == (there.mask is None)
@@ -58,12 +59,14 @@ def same_upload(here, there, codec) -> None:
         assert array.tobytes() == there.report[name].tobytes()
 
 
-def expected_of(codec, *, keep, code, model_digest, reports) -> Expected:
+def expected_of(codec, *, keep, code, model_digest, reports, part=WHOLE_MODEL) -> Expected:
     """Returns an upload's expectation with as many bytes as it can have: with a mask, and all of its reports."""
-    most = upload_size(codec, codec.shape.fixed_weights + keep, code=code, has_mask=True)
+    num_sent = codec.shape.fixed_weights + keep
+    most = upload_size(codec, num_sent, code=code, has_mask=True, part=part)
     for name, (dtype, shape) in reports.items():
         most += 3 + 4 * len(shape) + len(name.encode()) + np.dtype(dtype).itemsize * int(np.prod(shape))
-    return Expected(keep=keep, code=code, model_digest=model_digest, max_bytes=most, reports=reports)
+    given = {"keep": keep, "code": code, "model_digest": model_digest, "part": part}
+    return Expected(**given, max_bytes=most, reports=reports)
 
 
 @pytest.fixture
@@ -76,10 +79,11 @@ def bytes_between(monkeypatch):
         codec, digest = codec_of(device), digest_of(received.model)
         shared_mask = shared_mask_of(device.method.masking, received.mask, orders.round_index, codec)
         data = upload_to_bytes(upload, codec, model_digest=digest, shared_mask=shared_mask, code=orders.code)
-        sent = codec.sent_index(upload.mask).size
+        keep = codec.sent_index(upload.mask).size - codec.shape.fixed_weights
         expected = expected_of(
             codec,
-            keep=sent - codec.shape.fixed_weights,
+            keep=keep,
+            part=(orders.first_trained, orders.last_trained),
             code=orders.code,
             model_digest=digest,
             reports=reports_of(device.method, device.shape),
@@ -113,6 +117,38 @@ def test_every_method_sends_the_bytes_it_is_charged_and_arrives_bit_for_bit(meth
     assert {place: 8 * size for place, size in bytes_between.items()} == {
         place: charged[place] for place in bytes_between
     }
+
+
+UNEQUAL = {
+    "network.cpu_hz": 2e8,
+    "network.cpu_hz_max": 3e9,
+    "clock.compute": "flops",
+    "clock.flops_per_cycle": 1e-2,
+    "plan.deadline_s": "auto",
+}
+
+
+@pytest.mark.parametrize("compression", ["ladder", "cast"])
+def test_a_device_that_trains_upper_layers_sends_those_and_is_charged_for_them_alone(compression, bytes_between):
+    changes = {**UNEQUAL, "plan.framing": True, "compression.name": compression}
+    scenario = Subject.named("adaptive-work", "methods").scenario(changes)
+    found = [
+        (number, device, first, bits)
+        for number, (timed, _) in enumerate(_watched(scenario).rounds)
+        for device, first, bits in zip(
+            timed.planned.device.tolist(),
+            timed.planned.first_trained.tolist(),
+            timed.planned.bits.tolist(),
+            strict=True,
+        )
+    ]
+    assert {first for _, _, first, _ in found} == {0, 1}
+    assert {(number, device): bits for number, device, _, bits in found} == {
+        place: 8 * size for place, size in bytes_between.items()
+    }
+    if compression == "cast":  # of 12-64-4: 48 bytes of header, 56 of statistics, biases in float32, weights in float64
+        whole, upper = 104 + 4 * (64 + 4) + 8 * (12 * 64 + 64 * 4), 104 + 4 * 4 + 8 * 64 * 4
+        assert {(first, bits) for _, _, first, bits in found} == {(0, 8.0 * whole), (1, 8.0 * upper)}
 
 
 @pytest.mark.parametrize("method", ["adaptive-pruning", "adaptive-bits", "sign-sgd", "scaffold", "feddst"])
@@ -151,6 +187,9 @@ CASES = {
     "told": {"tells": True},
     "reports": {"reports": True},
     "whole": {"keep": 1024},
+    "upper layer": {"keep": 1024, "part": (1, None)},
+    "masked upper layer": {"part": (1, 1)},
+    "lower layer": {"keep": 1024, "part": (0, 0)},
 }
 
 
@@ -158,12 +197,13 @@ CASES = {
 def case(name: str) -> Case:
     choices = dict(CASES[name])
     code, value_bits, keep = choices.pop("code", None), choices.pop("value_bits", 64.0), choices.pop("keep", 300)
-    tells, reports = choices.pop("tells", False), choices.pop("reports", False)
+    tells, reports, part = choices.pop("tells", False), choices.pop("reports", False), choices.pop("part", WHOLE_MODEL)
     one = device(choices=choices)
     one.wire = replace(one.wire, value_bits=value_bits)
     received = one.model.state_array.copy()
     memory = {slot.name: slot.row(one.shape) for slot in one.method.compression.slots(one.shape)}
     orders = Orders(device=3, keep=keep, learning_rate=0.05, round_index=0, code=code, memory=memory)
+    orders = orders._replace(first_trained=part[0], last_trained=part[1])
     upload = device_round(one, Broadcast(model=received), orders, samples=np.arange(60), streams=Streams(0, 0, 0))
     kinds = {"own.scores": ("<f8", (1024,)), "own.union": ("<i8", (8, 128))} if reports else {}
     rng = np.random.default_rng(0)
@@ -173,7 +213,7 @@ def case(name: str) -> Case:
     data = upload_to_bytes(
         upload._replace(report=report), codec, model_digest=digest, shared_mask=shared_mask, code=code
     )
-    expected = expected_of(codec, keep=keep, code=code, model_digest=digest, reports=kinds)
+    expected = expected_of(codec, keep=keep, code=code, model_digest=digest, reports=kinds, part=part)
     return Case(data=data, received=received, codec=codec, expected=expected, shared_mask=shared_mask)
 
 
@@ -200,6 +240,10 @@ LIES = {
     "code must be 3, as ordered": ("quantised-3", lambda data: put(data, 12, "<i", 8)),
     "bits of a value must be 64": ("cast", lambda data: put(data, 5, "B", 32)),
     "flags must be at most 3": ("cast", lambda data: put(data, 6, "B", 4)),
+    "weights must be between 0 and 256": ("upper layer", lambda data: put(data, 8, "<I", 1024)),
+    "length must be 2,168 bytes for 256 weights": ("upper layer", lambda data: signed(data[:-8])),
+    "weights must be between 0 and 768": ("lower layer", lambda data: put(data, 8, "<I", 1024)),
+    "mask must hold at most 300": ("masked upper layer", lambda data: put(data, 104 + 4 * 4, "80s", b"\xff" * 80)),
     "weights must be between 0 and 300": ("cast", lambda data: put(data, 8, "<I", 1024)),
     "length must be between 48 and": ("cast", lambda data: signed(data + b"\0" * 129)),
     "length must be 2,776 bytes for 300 weights, got 2,777": ("told", lambda data: signed(data + b"\0")),

@@ -224,7 +224,8 @@ def test_every_field_of_a_record_is_explained_and_no_other():
     diverges = {"train__learning_rate": 1e30}
     charged = {"radio__downlink": "broadcast"}
     work = {"plan__scheme": "work", "masking__name": "whole", "compression__name": "ladder", "stop__target": 0.0}
-    for changes in ({**everything, **tuned, **charged}, *topologies, work, diverges):
+    blocks = {"method": "cocofl", "rounds__global_rounds": 1}
+    for changes in ({**everything, **tuned, **charged}, *topologies, work, blocks, diverges):
         with contextlib.suppress(ap.Diverged):
             for record in ap.run(tiny_scenario(**changes), dataset=blobs()):
                 written.setdefault(record["kind"], set()).update(record)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from airprune.results.measures import AXES, CURVE_COLUMNS, DEVICE_COLUMNS, DRAWN, MEASURES, SUMMARY, TO_TARGET
-from airprune.results.statistics import Estimate, estimate_text
+from airprune.results.statistics import Estimate, difference_text, estimate_text, paired_differences
 from airprune.results.time_to_target import Evaluation
 from airprune.rounds.records import EdgeRecord, GlobalRecord
 from airprune.text import capitalised, counted, number, shown
@@ -89,12 +89,30 @@ def test_no_label_is_written_twice():
             assert not (written & labels) - exempt.get(path.name, set()), path
 
 
-def test_an_estimate_has_two_digits_of_its_interval_or_as_many_decimals_as_its_mean():
-    assert estimate_text(Estimate(0.5, 0.0123), "test_accuracy") == "50.00 ± 1.23"
-    assert estimate_text(Estimate(12.345, 0.0678), "time_s") == "12.35 ± 0.068"
+def test_an_estimate_and_its_interval_end_with_the_second_digit_of_the_interval():
+    assert estimate_text(Estimate(0.5, 0.0123), "test_accuracy") == "50.0 ± 1.2"
+    assert estimate_text(Estimate(12.345, 0.0678), "time_s") == "12.345 ± 0.068"
+    assert estimate_text(Estimate(0.6, 4.56), "time_s") == "0.6 ± 4.6"
+    assert estimate_text(Estimate(12345.6, 123.4), "time_s") == "12,346 ± 123"
+    assert estimate_text(Estimate(0.08399956, 4.3e-7), "time_s") == "0.084000 ± 4e-07"  # five digits are enough
     assert estimate_text(Estimate(12.0, 1e-12), "time_s") == "12 ± 0"  # only rounding
     assert estimate_text(Estimate(12.0, math.nan), "time_s") == "12"  # a single seed
     assert estimate_text(None, "time_s") == "–"
+
+
+def test_differences_to_a_reference_are_paired_by_seed():
+    """The variants differ by 0.1 on every seed, though the seeds differ by far more."""
+    runs = {
+        name: [[{"test_accuracy": level + gain}] for level in (0.2, 0.5, 0.8)] for name, gain in (("a", 0), ("b", 0.1))
+    }
+    found = paired_differences(runs, "a")
+    assert list(found) == ["b"]
+    assert found["b"]["test_accuracy"].mean == pytest.approx(0.1)
+    assert found["b"]["test_accuracy"].half_width == pytest.approx(0.0, abs=1e-12)
+    assert difference_text(Estimate(-0.02, 0.011), "test_accuracy") == "−2.0 ± 1.1"
+    assert difference_text(Estimate(0.02, 0.011), "test_accuracy") == "+2.0 ± 1.1"
+    runs["b"][1][-1]["diverged"] = True
+    assert paired_differences(runs, "a") == {"b": {}}
 
 
 def test_numbers_never_have_a_power_of_ten_for_being_many():

@@ -289,6 +289,20 @@ def test_devices_that_block_their_edge_are_left_out_or_fail_the_run():
         run_with_state(scenario.with_("plan.deadline_s", 1e-9))  # nobody could take part
 
 
+def test_an_edge_without_a_feasible_device_sits_out_and_the_others_go_on():
+    """Two edges of one device each, of which the second is a million times too slow."""
+    cpus = {"network.num_edges": 2, "network.devices_per_edge": 1, "network.cpu_kinds_hz": [3e9, 3e3]}
+    scenario = tiny_scenario(rounds__global_rounds=1, plan__deadline_s=0.05).with_values(cpus)
+    _, _, records = run_with_state(scenario)
+    edges = [record for record in records if record["kind"] == "edge"]
+    for record in edges:
+        assert record["fate"] == ["ok", "blocked"]
+        assert record["edge_status"][0] == "ok" and record["edge_status"][1] == "infeasible-compute"
+        assert record["shadow_price"][1] is None and record["edge_latency_s"][1] == 0.0
+    with pytest.raises(ap.Infeasible, match="has no plan"):
+        run_with_state(scenario.with_("plan.infeasible", "fail"))
+
+
 def test_fading_leaves_out_only_devices_in_a_deep_fade():
     scenario = tiny_scenario(
         radio__fading="rayleigh", plan__deadline_s=0.00007, rounds__global_rounds=3, rounds__edge_rounds=4

@@ -9,6 +9,7 @@ from airprune.errors import InvalidValue, UsageError
 from airprune.methods.aggregation import AGGREGATIONS
 from airprune.methods.aggregation.masked_sum import MaskedSum
 from airprune.models.catalogue import FlatModel, build_model
+from airprune.planning.schemes.work import Work
 from airprune.rounds.device import device_round
 from airprune.rounds.experiment import Experiment
 from airprune.rounds.local import LocalSettings, Streams, minibatches
@@ -16,7 +17,7 @@ from airprune.rounds.messages import Broadcast, Orders
 from airprune.rounds.optimisers import gradients_in_update
 from airprune.rounds.sums import add_child, edge_sum, finish_sum
 from airprune.rounds.training.chunks import TrainTask
-from airprune.rounds.work import parts_of
+from airprune.rounds.work import layers_with_weights
 from airprune.runs.driver import InProcess
 from support.one_device import device
 from support.tiny import blobs, last_state, tiny_scenario
@@ -198,7 +199,7 @@ def test_steps_can_count_in_the_average_as_in_fednova():
 def test_parts_begin_with_layers_that_have_weights():
     """Of a residual network: nine convolutions, two of them in shortcuts, and the classifier; not its norms."""
     shape = FlatModel(build_model("resnet-8", input_shape=(3, 32, 32), num_classes=10, seed=0)).shape
-    firsts = parts_of(shape).tolist()
+    firsts = Work().parts_of(layers_with_weights(shape))[0].tolist()
     matrices = [tensor for tensor in shape.tensors if tensor.counted]
     assert firsts[0] == 0 and firsts == sorted(firsts) and len(firsts) == len(matrices) < shape.num_layers
     assert [shape.weights_above(first) for first in firsts] == sorted(

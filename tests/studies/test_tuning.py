@@ -137,7 +137,7 @@ def test_on_a_timed_track_shorter_deadlines_challenge_that_of_methods_that_plan_
     races = Races(score)
     knobs = races.race(scenario, is_timed=True)
     assert tried == {2.0, *expected}
-    assert knobs == ({RATE: 0.1, tuning.DEADLINE: 0.5} if expected else {RATE: 0.1})
+    assert knobs == {RATE: 0.1, **({tuning.DEADLINE: 0.5} if expected else {})}
     assert len(races.labels) <= tuning.MAX_RUNS_TIMED
 
 

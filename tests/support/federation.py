@@ -221,9 +221,9 @@ class Processes(_Kits):
         for name in self.devices:
             self.start(name, *options)
 
-    def start_cloud(self, out: Path, *arguments: str) -> None:
+    def start_cloud(self, out: Path, *arguments: str, plan_with: str = "network") -> None:
         """Of a scenario with its overrides and options; plans are the simulation's, and nobody is late by accident."""
-        options = ("--plan-with", "network", "--out", str(out))
+        options = ("--plan-with", plan_with, "--out", str(out))
         self._run("cloud", "deploy", "cloud", str(self.kits / "cloud"), *arguments, *options)
 
     def _run(self, name: str, *arguments: str) -> None:

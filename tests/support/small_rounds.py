@@ -30,6 +30,7 @@ CASES: dict[str, dict[str, Any]] = {
     "corrected gradients": {"method": "scaffold"},
     "a layer of its own": {"method": "japp"},
     "averaged scores": {"method": "taylor"},
+    "planned work": {"method": "adaptive-work", "train.momentum": 0.9},
 }
 
 
@@ -62,9 +63,11 @@ def digests(changes: dict[str, Any], device_of: Callable[[Any], Any]) -> list[st
     rng, found = np.random.default_rng(1), []
     for number in range(2):
         model = (0.1 * rng.normal(size=device.shape.num_state)).astype(np.float32)
-        code = 2 if changes.get("method") == "adaptive-bits" else None
+        code = 2 if changes.get("method") in ("adaptive-bits", "adaptive-work") else None
         keep = device.shape.prunable_weights * 2 // 3
         orders = Orders(device=3, keep=keep, learning_rate=0.05, round_index=number, code=code, memory=memory)
+        if changes.get("method") == "adaptive-work":  # twice over its samples, with kept features; then once
+            orders = orders._replace(local_steps=6 - 3 * number, first_trained=2 - number)
         streams = Streams(7, 0, number)
         received = Broadcast(model=model, values=values)
         upload = device_round(device, received, orders, samples=np.arange(5, 50), streams=streams)

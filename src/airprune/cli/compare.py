@@ -27,7 +27,7 @@ from airprune.cli.options import (
     names_in,
 )
 from airprune.cli.scenario_argument import scenario_from
-from airprune.cli.tables import estimates_json, estimates_table, print_table, target_table
+from airprune.cli.tables import differences_table, estimates_json, estimates_table, print_table, target_table
 from airprune.errors import UsageError
 
 if TYPE_CHECKING:
@@ -56,6 +56,13 @@ def compare(
     ] = None,
     seeds: Annotated[str, typer.Option(metavar="SEEDS", help="e.g. `0-4` or `1,5,9`.")] = "0",
     target: Target = None,
+    reference: Annotated[
+        str | None,
+        typer.Option(
+            metavar="VARIANT",
+            help="The variant that the others are compared with, seed by seed.  [default: the first without pruning]",
+        ),
+    ] = None,
     out: Annotated[Path, typer.Option(metavar="DIR", help="Folder for runs, table and curves.")] = Path("runs/compare"),
     fleet: FleetTable = None,
     engine: Engine = None,
@@ -85,16 +92,17 @@ def compare(
         )
 
     from airprune.studies.calls import Comparison
-    from airprune.studies.comparison import campaign, note_variants
+    from airprune.studies.comparison import campaign, check_reference, note_variants
     from airprune.studies.write_report import write_report
 
+    check_reference("--reference", reference, variants)
     runs = campaign(variants, chosen, out, callbacks=log or [])
     for run in runs.runs:
         if (folder := runs.run_folder(run)).has_run:
             folder.check_scenario(run.scenario)
     note_variants(variants, out)
     run_missing(runs, out)
-    study = Comparison.read(variants, chosen, out, target=target)
+    study = Comparison.read(variants, chosen, out, target=target, reference=reference)
     _draw(study, column)
     if as_json:
         print_json({name: _json(study, name) for name in study.estimates})
@@ -109,6 +117,10 @@ def compare(
         stdout_console().print()
         reached = (([name], row) for name, row in study.to_target.items())
         print_table(target_table(["variant"], reached, study.target))
+    if study.differences and len(chosen) > 1:
+        stdout_console().print()
+        differences = (([study.label(name)], row) for name, row in study.differences.items())
+        print_table(differences_table(["variant"], differences, str(study.reference)))
     for sentence in study.findings():
         stdout_console().print(sentence, soft_wrap=True, highlight=False, markup=False)
     say(f"Tables for LaTeX: {study.write_latex()}")
@@ -121,6 +133,7 @@ def _json(study: Comparison, name: str) -> dict[str, Any]:
         **estimates_json(study.estimates[name]),
         **({} if reached is None else {"to_target": reached.as_json()}),
         **({"diverged": study.diverged[name]} if name in study.diverged else {}),
+        **({"minus": {study.reference: estimates_json(mine)}} if (mine := study.differences.get(name)) else {}),
     }
 
 

@@ -15,7 +15,7 @@ from rich.text import Text
 
 from airprune.cli.console import stdout_console
 from airprune.results.measures import MEASURES, SUMMARY, TO_TARGET
-from airprune.results.statistics import Estimate, estimate_text
+from airprune.results.statistics import Estimate, difference_text, estimate_text
 from airprune.results.time_to_target import ToTarget, target_text
 from airprune.text import MISSING, clocks_text
 
@@ -114,6 +114,18 @@ def estimates_table(
     table = plain_table(*headings, *briefs, numbers=briefs, title=title, caption=clocks_text(clocks))
     for names, estimates in rows:
         table.add_row(*map(escape, names), *(estimate_text(estimates.get(name), name) for name in SUMMARY))
+    return table
+
+
+def differences_table(
+    headings: Sequence[str], rows: Iterable[tuple[Sequence[str], Mapping[str, Estimate]]], reference: str
+) -> Table:
+    """Returns one row per (names under `headings`, paired differences to the reference)."""
+    briefs = [MEASURES[name].brief for name in SUMMARY]
+    title = f"Last global round minus that of {escape(reference)}, paired by seed, mean ± 95 % interval"
+    table = plain_table(*headings, *briefs, numbers=briefs, title=title)
+    for names, found in rows:
+        table.add_row(*map(escape, names), *(difference_text(found.get(name), name) for name in SUMMARY))
     return table
 
 

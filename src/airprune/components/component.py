@@ -131,9 +131,18 @@ class ModelShape:
             frozen[tensor.start : tensor.stop] = tensor.layer < first_trained
         return frozen
 
-    def weights_above(self, first_trained: int) -> int:
-        """Counted weights of this layer and those above it: what a device that trains them sends."""
-        return sum(t.stop - t.start for t in self.tensors if t.counted and t.layer >= first_trained)
+    def frozen_outside(self, first_trained: int, last_trained: int | None = None) -> Array:
+        """Returns the same for the layers below `first_trained`, and those above `last_trained` if it is given."""
+        frozen = self.frozen_below(first_trained)
+        if last_trained is not None:
+            for tensor in self.tensors:
+                frozen[tensor.start : tensor.stop] |= tensor.layer > last_trained
+        return frozen
+
+    def weights_above(self, first_trained: int, last_trained: int | None = None) -> int:
+        """Counted weights of this layer and those above it, up to `last_trained` if given: what is trained and sent."""
+        last = self.num_layers if last_trained is None else last_trained
+        return sum(t.stop - t.start for t in self.tensors if t.counted and first_trained <= t.layer <= last)
 
     @cached_property
     def prunable_weights(self) -> int:

@@ -19,6 +19,8 @@ from airprune.text import shown
 
 Array = np.ndarray
 MAX_SAMPLES = 2**31
+# Of the trained parts that a device reports times of.
+MAX_PARTS = 64
 # Of words that a device chooses, so that all of an edge's fit into one message.
 MAX_WORDS = 300
 _DIGEST = re.compile(r"[0-9a-f]{32}")
@@ -30,7 +32,11 @@ def trouble_in_measured(said: pb.Measured | pb.Presence.Device, *, least_samples
     """Returns why the measurements that a device reports cannot be; empty if they can."""
     if not least_samples <= said.num_samples <= MAX_SAMPLES:
         return f"num_samples must be between {least_samples} and {MAX_SAMPLES:,}, got {said.num_samples:,}."
-    return _trouble_in_time("seconds_per_sample", said.seconds_per_sample)
+    if len(said.parts) > MAX_PARTS:
+        return f"parts must be at most {MAX_PARTS}, got {len(said.parts):,}."
+    times = [("seconds_per_sample", said.seconds_per_sample)]
+    times += [(f"parts.{name}", getattr(part, name)) for part in said.parts for name in ("seconds", "cached_seconds")]
+    return next(filter(None, (_trouble_in_time(*time) for time in times)), "")
 
 
 def trouble_in_presence(presence: pb.Presence, num_devices: int) -> str:

@@ -70,7 +70,7 @@ def deployed_run(
     if folder.has_run and not resume:
         raise UsageError(f"{folder.path} already holds a run; resume it (--resume) or choose another folder.")
     experiment = Experiment.of(scenario, dataset=dataset, kernel=folder.kernel)
-    check_deployable(experiment.method, steps_decay=experiment.scenario.train.steps_decay)
+    check_deployable(experiment.method)
     for note in privacy_notes(experiment.scenario, deployed=True):
         _log.info("%s", note)
     cloud = _Cloud(node, experiment, folder, settings)

@@ -8,7 +8,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,6 +26,7 @@ from airprune.scenario import Scenario
 # On a busy machine the demo's devices must not miss the deadline: it compares bits, and only shows times.
 _SETTINGS = CloudSettings(measures=False, grace_s=60.0, wait_s=120.0)
 _STOPPED_WITHIN_S = 10.0
+NO_OPTIONS: Mapping[str, Sequence[str]] = {}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,17 +83,17 @@ def run_demo(scenario: Scenario, folder: Path, *, name: str, report: Callable[[s
         folder / "kits",
         num_edges=network.num_edges,
         devices_per_edge=devices_per_edge,
-        first_port=_free_ports(1 + network.num_edges),
+        first_port=free_ports(1 + network.num_edges),
     )
     deployed, simulated = RunFolder(folder / "deployed"), RunFolder(folder / "simulated")
     report(f"{name}: starting {len(kits) - 1} processes: {network.num_edges} edges, {network.num_devices} devices")
     start_s = time.monotonic()
     with (
-        _processes(kits[1:], folder / "logs") as children,
+        node_processes(kits[1:], folder / "logs") as children,
         deployed_run(load_node(kits[0]), scenario, deployed, _SETTINGS) as records,
     ):
         for record in records:
-            _check_alive(children, folder / "logs")
+            check_alive(children, folder / "logs")
             if record["kind"] == "global":
                 accuracy = record["test_accuracy"]
                 report(f"{name}: global round {record['global_round']}, accuracy {accuracy:.1%}")
@@ -104,8 +105,14 @@ def run_demo(scenario: Scenario, folder: Path, *, name: str, report: Callable[[s
 
 
 @contextlib.contextmanager
-def _processes(kits: list[Path], logs: Path) -> Iterator[dict[str, subprocess.Popen[bytes]]]:
-    """Starts one process per node, which ends with the run; one that does not is killed."""
+def node_processes(
+    kits: list[Path], logs: Path, options: Mapping[str, Sequence[str]] = NO_OPTIONS
+) -> Iterator[dict[str, subprocess.Popen[bytes]]]:
+    """Starts one process per node, which ends with the run; one that does not is killed.
+
+    Args:
+      options: of the commands, by name of the node.
+    """
     logs.mkdir()
     # One thread each: there are more processes than cores.
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
@@ -113,7 +120,7 @@ def _processes(kits: list[Path], logs: Path) -> Iterator[dict[str, subprocess.Po
     try:
         for kit in kits:
             role = load_node(kit).peer.role
-            command = [sys.executable, "-m", "airprune", "deploy", str(role), str(kit)]
+            command = [sys.executable, "-m", "airprune", "deploy", str(role), str(kit), *options.get(kit.name, ())]
             with (logs / f"{kit.name}.log").open("wb") as log:
                 children[kit.name] = subprocess.Popen(command, stdout=log, stderr=log, env=environment)
         yield children
@@ -127,14 +134,14 @@ def _processes(kits: list[Path], logs: Path) -> Iterator[dict[str, subprocess.Po
             child.wait()
 
 
-def _check_alive(children: dict[str, subprocess.Popen[bytes]], logs: Path) -> None:
+def check_alive(children: dict[str, subprocess.Popen[bytes]], logs: Path) -> None:
     for name, child in children.items():
         if child.poll():
             said = (logs / f"{name}.log").read_text(errors="replace").strip().splitlines()[-1:]
             raise WorkFailed(f"{name} ended with status {child.returncode}: {' '.join(said) or 'it said nothing'}")
 
 
-def _free_ports(count: int) -> int:
+def free_ports(count: int) -> int:
     """Returns the first of so many ports that follow each other and are free now."""
     for first in range(20_000, 60_000, count):
         with contextlib.ExitStack() as stack, contextlib.suppress(OSError):
@@ -150,8 +157,8 @@ def _compared(name: str, deployed: RunFolder, simulated: RunFolder, accuracy: fl
         name=name,
         folder=deployed.path,
         accuracy=accuracy,
-        same_model=_same(deployed.final_file, simulated.final_file),
-        same_records=_same(deployed.records_file, simulated.records_file),
+        same_model=same_bytes(deployed.final_file, simulated.final_file),
+        same_records=same_bytes(deployed.records_file, simulated.records_file),
         num_uploads=len(rows),
         bytes_sent=sum(row.bytes or 0 for row in rows),
         bytes_charged=sum(row.planned_bytes or 0 for row in rows),
@@ -161,7 +168,7 @@ def _compared(name: str, deployed: RunFolder, simulated: RunFolder, accuracy: fl
     )
 
 
-def _same(one: Path, other: Path) -> bool:
+def same_bytes(one: Path, other: Path) -> bool:
     return one.read_bytes() == other.read_bytes()
 
 

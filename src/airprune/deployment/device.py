@@ -28,7 +28,7 @@ from airprune.deployment.own_data import samples_of
 from airprune.deployment.protocol import airprune_pb2 as pb
 from airprune.deployment.round_machine import RoundKey
 from airprune.deployment.run_definition import RunDefinition
-from airprune.deployment.training import Trainer
+from airprune.deployment.training import Trainer, slowed
 from airprune.deployment.transport import Limits, Link, LinkLost, Packet, Refused
 from airprune.rounds.wire import broadcast_from_bytes
 
@@ -43,11 +43,13 @@ class DeviceSettings:
       data: see `own_data.samples_of`.
       patience_s: how long it waits for its home edge before it tries the others.
       mobile: heartbeats for links that come and go: every 5 s, dead after 20 s.
+      slowdown: factor by which it computes slower than this machine; see `training.slowed`.
     """
 
     data: str | None = None
     patience_s: float = 60.0
     mobile: bool = False
+    slowdown: float = 1.0
 
     @property
     def limits(self) -> Limits:
@@ -173,7 +175,8 @@ class Device:
     def _prepare(self, welcome: pb.Welcome) -> tuple[Trainer, DeviceLedger]:
         work = RunDefinition.from_welcome(welcome)
         with self._training:
-            trainer = Trainer(work, welcome.index, samples_of(self.settings.data, work, welcome.index))
+            samples = samples_of(self.settings.data, work, welcome.index)
+            trainer = Trainer(work, welcome.index, samples, slowdown=self.settings.slowdown)
             return trainer, DeviceLedger.load(self._ledger_file(welcome.run), run=welcome.run)
 
     def _ledger_file(self, run: str) -> Path:
@@ -182,8 +185,11 @@ class Device:
     async def _measure(self, link: Link, trainer: Trainer, num_bytes: int = PROBE_BYTES) -> None:
         """Sends how fast it trains, with enough bytes to show how fast its uplink is."""
         if self._measured is None:
-            seconds = await asyncio.to_thread(trainer.seconds_per_sample)
+            parts = await asyncio.to_thread(trainer.part_seconds)
+            seconds = parts[0][0] if parts else await asyncio.to_thread(trainer.seconds_per_sample)
             self._measured = pb.Measured(seconds_per_sample=seconds, num_samples=trainer.num_samples)
+            for step_s, cached_s in parts:
+                self._measured.parts.add(seconds=step_s, cached_seconds=cached_s)
             self._measured.kernel, self._measured.machine = trainer.kernel, platform.machine()
         for self._measured.num_more in reversed(range(PROBES)):
             await link.send(self._measured, os.urandom(num_bytes))
@@ -239,15 +245,19 @@ class Device:
             )
             memory = {}
         start_s = time.perf_counter()
-        data, after = self.trainer.upload(orders, broadcast_from_bytes(body), memory)
+        with slowed(self.settings.slowdown):
+            made = self.trainer.upload(orders, broadcast_from_bytes(body), memory)
+        compute_s = time.perf_counter() - start_s
+        if orders.HasField("local_steps"):  # the rest is planned beside them
+            compute_s *= made.steps_share
         result = Result(
             key=key,
             round_index=orders.round_index,
             last_counted=orders.last_counted,
             asked=asked,
-            upload=data,
-            compute_s=time.perf_counter() - start_s,
-            memory=after,
+            upload=made.data,
+            compute_s=compute_s,
+            memory=made.memory,
         )
         ledger = self.ledger.with_result(result)
         ledger.save(self._ledger_file(key.run))
@@ -260,4 +270,9 @@ def _asked(orders: pb.Orders) -> str:
     fixed = pb.Orders(keep=orders.keep, learning_rate=orders.learning_rate, model_digest=orders.model_digest)
     if orders.HasField("code"):
         fixed.code = orders.code
+    if orders.HasField("local_steps"):
+        fixed.local_steps = orders.local_steps
+    fixed.first_trained = orders.first_trained
+    if orders.HasField("last_trained"):
+        fixed.last_trained = orders.last_trained
     return digest_of(fixed.SerializeToString(deterministic=True)).hex()

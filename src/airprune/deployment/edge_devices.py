@@ -166,6 +166,7 @@ class Devices:
             num_samples=message.num_samples,
             kernel=message.kernel[:MAX_WORDS],
             machine=message.machine[:MAX_WORDS],
+            parts=message.parts,
         )
         self.changed.set()
         if child.probing is not None and not child.probing.done():

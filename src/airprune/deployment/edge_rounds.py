@@ -325,9 +325,14 @@ def _orders(current: OngoingRound, device: int, time_left_s: float) -> pb.Orders
         model_digest=current.ordered.model_digest,
         last_counted=own.last_counted,
         max_bytes=own.max_bytes,
+        first_trained=own.first_trained,
     )
     if own.HasField("code"):
         orders.code = own.code
+    if own.HasField("local_steps"):
+        orders.local_steps = own.local_steps
+    if own.HasField("last_trained"):
+        orders.last_trained = own.last_trained
     return orders
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate, pairwise
@@ -50,6 +50,7 @@ class OrderedRound:
             model_digest=bytes.fromhex(self.model_digest),
             max_bytes=orders.max_bytes,
             reports=self.work.reports,
+            part=(orders.first_trained, orders.last_trained if orders.HasField("last_trained") else None),
         )
 
     def decoded(self, device: int, data: Bytes) -> Upload:
@@ -69,7 +70,8 @@ class OrderedRound:
                 devices=tuple(one.device for one in part),
                 keep=tuple(one.keep for one in part),
                 weights=tuple(one.weight for one in part),
-                work=self._work([one.weight for one in part]),
+                first_trained=tuple(one.first_trained for one in part),
+                work=self._work(part),
                 learning_rate=self.round.learning_rate,
                 global_round=self.round.global_round,
                 edge_round=self.round.edge_round,
@@ -78,12 +80,15 @@ class OrderedRound:
             for part in parts
         )
 
-    def _work(self, weights: list[float]) -> tuple[float, ...] | None:
+    def _work(self, orders: Sequence[pb.DeviceOrders]) -> tuple[float, ...] | None:
         """Returns ‖a_n‖₁ of devices, if they count by it: their weights are then the samples that they train on."""
         if not self.work.method.edge.by_work:
             return None
         train = self.work.scenario.train
-        return tuple(gradients_in_update(train.optimizer, train.momentum, train.steps(weights)).tolist())
+        steps = train.steps([one.weight for one in orders])
+        if all(one.HasField("local_steps") for one in orders):
+            steps = np.array([one.local_steps for one in orders])
+        return tuple(gradients_in_update(train.optimizer, train.momentum, steps).tolist())
 
 
 def closed_round(

@@ -43,7 +43,7 @@ class Result:
       last_counted: round_index of the result whose memory it started from, as its orders said; -1: none.
       asked: digest of all else that the orders ask for and the result depends on: model, budget, code, learning rate.
       upload: its bytes.
-      compute_s: how long the training took.
+      compute_s: how long the training took; of planned local steps, without what comes after them.
       memory: the device's slots after it.
     """
 

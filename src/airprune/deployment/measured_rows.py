@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
@@ -26,12 +26,14 @@ def measured_rows(
     *,
     names: Sequence[str],
     served_by: str,
+    extra_s: Mapping[int, float | None],
 ) -> list[MeasuredRow]:
     """Returns a row for each device of the orders; `report` is None if the edge was unreachable.
 
     Args:
       names: of all devices.
       served_by: name of the edge's node.
+      extra_s: what is planned beside each device's training, where work is planned.
     """
     planned = timed.planned
     orders_digest = order_digest(message, RoundArrays.from_bytes(payload))
@@ -70,6 +72,10 @@ def measured_rows(
                 orders_digest=orders_digest,
                 model_digest=None if report is None else report.model_digest,
                 started_s=outcome.started_s if started else None,
+                local_steps=orders.local_steps if orders.HasField("local_steps") else None,
+                first_trained=orders.first_trained if planned.first_trained is not None else None,
+                last_trained=orders.last_trained if orders.HasField("last_trained") else None,
+                extra_s=extra_s.get(orders.device),
             )
         )
     return rows

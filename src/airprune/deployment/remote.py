@@ -21,9 +21,12 @@ from airprune.components.component import Owner
 from airprune.deployment.checks import MAX_WORDS, checked_report
 from airprune.deployment.cloud_estimates import (
     as_values,
+    beside_s,
     due_probes,
+    first_beside,
     learn,
     load_estimates,
+    part_costs,
     with_measurements_at_joining,
 )
 from airprune.deployment.estimates import PROBE_EVERY_ROUNDS, Estimates
@@ -45,7 +48,7 @@ from airprune.rounds.state import RunState
 from airprune.rounds.sums import DeviceStatistics, EdgeResult, Failure
 from airprune.rounds.timing import DeviceOutcome, TimedRound
 from airprune.rounds.training.chunks import EdgeGroup, Started
-from airprune.rounds.wire import upload_size
+from airprune.rounds.wire import Part, upload_size
 from airprune.runs.measured import MeasuredRow, PlannedInputs, recorded_fate
 from airprune.simulation import Environment
 from airprune.text import printable
@@ -67,6 +70,7 @@ class CloudSettings:
 
     Attributes:
       measures: whether plans go by measured rates and speeds; else by the scenario's network and clock.
+      measures_uplink: with `measures`, whether that goes for the rates too; else devices keep to the network's.
       grace_s: how long after the deadline uploads are still taken.
       patience_s: how long an edge may be unreachable before the round goes on without it.
       wait_s: how long to wait for all devices before the first round.
@@ -75,6 +79,7 @@ class CloudSettings:
     """
 
     measures: bool = True
+    measures_uplink: bool = True
     grace_s: float = 0.0
     patience_s: float = 60.0
     wait_s: float = 600.0
@@ -108,6 +113,7 @@ class Deployed(Environment):
         self._hub, self._loop, self._work, self._settings = hub, loop, work, settings
         self._planned, self._on_planned, self._on_measured = planned, on_planned, on_measured
         self._on_serving = on_serving
+        self._extra_s: dict[int, float | None] = {}
 
     def values(self, experiment: Experiment) -> dict[str, Array]:
         num_edges, num_devices = experiment.network.num_edges, experiment.network.num_devices
@@ -117,6 +123,7 @@ class Deployed(Environment):
             _OUT: np.zeros(num_edges, dtype=bool),
             _COUNTED: np.full(num_devices, -1, dtype=np.int64),
             **as_values(Estimates.unknown(num_devices)),
+            **(first_beside(num_devices) if experiment.method.scheme.chooses_work else {}),
         }
 
     def out(self, state: RunState) -> Array | None:
@@ -142,6 +149,7 @@ class Deployed(Environment):
         elif inputs.restarts:
             state.values[_OUT] = np.zeros_like(state.values[_OUT])
         self._on_planned(inputs)
+        self._extra_s = dict(zip(inputs.device, inputs.extra_s or (), strict=False))
         return met_candidates(experiment, candidates, inputs)
 
     def _settle(self) -> None:
@@ -166,12 +174,17 @@ class Deployed(Environment):
             self._loop.call(asyncio.sleep(0.2))
         device = np.array(sorted(present), dtype=np.int64)
         rates_bps = candidates.full_band_rate_bps[np.searchsorted(candidates.device, device)]
-        seconds = None
+        seconds, beside, costs = None, None, None
         if self._settings.measures:
             estimates = with_measurements_at_joining(state, {d: measured for d, (_, measured) in present.items()})
             measured_bps, seconds_s = estimates.uplink_bps()[device], estimates.seconds_per_sample()[device]
-            rates_bps = np.where(np.isnan(measured_bps), rates_bps, measured_bps / WIRE_OVERHEAD)
+            if self._settings.measures_uplink:
+                rates_bps = np.where(np.isnan(measured_bps), rates_bps, measured_bps / WIRE_OVERHEAD)
             seconds = tuple(None if math.isnan(s) else s for s in seconds_s.tolist())
+            beside, local_work = beside_s(state), experiment.context.local_work
+            if local_work is not None:
+                reported = [measured for _, measured in present.values()]
+                costs = part_costs(reported, local_work)
         return PlannedInputs(
             round=round_index,
             global_round=state.global_round + 1,
@@ -181,6 +194,9 @@ class Deployed(Environment):
             full_band_rate_bps=tuple(rates_bps.tolist()),
             seconds_per_sample=seconds,
             restarts=restarts or None,
+            extra_s=None if beside is None else tuple(beside[device].tolist()),
+            part_cost=None if costs is None else tuple(costs[0].tolist()),
+            part_saved=None if costs is None else tuple(costs[1].tolist()),
         )
 
     def _present(self, state: RunState, wanted: Container[int]) -> dict[int, tuple[int, pb.Presence.Device]]:
@@ -211,7 +227,9 @@ class Deployed(Environment):
             results.append(self._result(experiment, state, edge, group, report))
             message = None if report is None else report[0]
             served_by = self._hub.serving[edge]
-            rows += measured_rows(timed, edge, *orders[edge], message, names=names, served_by=served_by)
+            rows += measured_rows(
+                timed, edge, *orders[edge], message, names=names, served_by=served_by, extra_s=self._extra_s
+            )
         messages = [report[0] for report in reports.values() if report is not None]
         if self._settings.measures:
             learn(state, rows, messages)
@@ -250,20 +268,26 @@ class Deployed(Environment):
         for task in group.tasks:
             for number, device in enumerate(task.devices):
                 place = int(np.searchsorted(planned.device, device))
+                code = None if task.code is None else task.code[number]
+                first_trained = 0 if task.first_trained is None else task.first_trained[number]
+                last_trained = None if task.last_trained is None else task.last_trained[number]
                 message.orders.append(
                     pb.DeviceOrders(
                         device=device,
                         keep=task.keep[number],
                         weight=task.weights[number],
-                        code=None if task.code is None else task.code[number],
+                        code=code,
                         rate_bps=float(rates_bps[place]),
-                        max_bytes=self._max_bytes(task.keep[number], None if task.code is None else task.code[number]),
+                        max_bytes=self._max_bytes(task.keep[number], code, (first_trained, last_trained)),
                         last_counted=int(values[_COUNTED][device]),
                         planned_compute_s=float(timed.compute_s[place]),
                         planned_uplink_s=float(planned.bits[place] / rates_bps[place]),
+                        local_steps=None if task.local_steps is None else task.local_steps[number],
+                        first_trained=first_trained,
+                        last_trained=last_trained,
                     )
                 )
-        if self._settings.measures:
+        if self._settings.measures and self._settings.measures_uplink:
             served = [device for device, (place, _) in self._hub.present().items() if place == edge]
             message.probes.extend(due_probes(state, served, every=self._settings.probe_every))
         arrays = RoundArrays(station=station, mask=group.shared.mask, values=group.shared.values)
@@ -289,15 +313,16 @@ class Deployed(Environment):
         """Returns b_n r_n, without the margin of plans where r_n was measured: it is time in reserve.  [num_devices]"""
         planned = timed.planned
         rates_bps = planned.full_band_rate_bps
-        if self._settings.measures:
+        if self._settings.measures and self._settings.measures_uplink:
             measured_bps = load_estimates(state).uplink_bps(margin_ratio=0.0)[planned.device] / WIRE_OVERHEAD
             rates_bps = np.where(np.isnan(measured_bps), rates_bps, measured_bps)
         return np.asarray(planned.share * rates_bps)
 
-    def _max_bytes(self, keep: int, code: int | None) -> int:
+    def _max_bytes(self, keep: int, code: int | None, part: Part) -> int:
         work = self._work
-        num_sent = work.shape.fixed_weights + keep
-        return upload_size(work.codec, num_sent, code=code, has_mask=True) + work.report_bytes
+        num_sent = min(work.shape.fixed_weights + keep, work.shape.weights_above(*part))
+        size = upload_size(work.codec, num_sent, code=code, has_mask=True, part=part)
+        return size + work.report_bytes
 
     def _station(self, experiment: Experiment, state: RunState, edge: int) -> Station:
         slots = {name: state.values[name][edge] for name in experiment.slot_names(Owner.EDGE)}

@@ -13,6 +13,7 @@ import numpy as np
 
 from airprune.errors import UsageError, WorkFailed
 from airprune.methods.selection.base import Candidates, known_rates
+from airprune.planning import MeasuredWork
 from airprune.rounds.experiment import Experiment
 from airprune.rounds.state import RunState
 from airprune.rounds.timing import DeviceOutcome
@@ -40,8 +41,14 @@ def met_candidates(experiment: Experiment, candidates: Candidates, inputs: Plann
         per_sample_s = np.array(inputs.seconds_per_sample, dtype=np.float64)  # None becomes NaN
         whole_model_s = per_sample_s * experiment.scenario.train.samples_seen(num_samples)
         cpu_hz = np.where(np.isnan(per_sample_s), cpu_hz, experiment.compute.clock_for(device, whole_model_s))
+    work = None
+    if inputs.extra_s is not None or inputs.part_cost is not None:
+        times = {name: getattr(inputs, name) for name in ("extra_s", "part_cost", "part_saved")}
+        arrays = {name: None if time is None else np.array(time, dtype=np.float64) for name, time in times.items()}
+        work = MeasuredWork(**arrays)
     met = dataclasses.replace(
         candidates,
+        work=work,
         device=device,
         edge=np.array(inputs.edge, dtype=np.int64),
         rates_bps=known_rates(device, np.array(inputs.full_band_rate_bps, dtype=np.float64)),
@@ -113,6 +120,18 @@ class Replayed(Environment):
         return found
 
 
+def _fits_parts(experiment: Experiment, inputs: PlannedInputs) -> bool:
+    """True if costs of trained parts can be those of the scenario's."""
+    cost, saved, work = inputs.part_cost, inputs.part_saved, experiment.context.local_work
+    if cost is None or saved is None:
+        return cost is saved
+    if work is None or not len(cost) == len(saved) == len(work.first_trained):
+        return False
+    costs, savings = (np.array(values, dtype=np.float64) for values in (cost, saved))  # None becomes NaN
+    falls = work.last_trained is not None or bool(np.all(np.diff(costs) <= 0.0))
+    return falls and bool(np.all((savings >= 0.0) & (savings <= costs)))
+
+
 def _check_fits(folder: RunFolder, experiment: Experiment, inputs: PlannedInputs) -> None:
     """Refuses inputs that do not fit the network: a file that was changed, or another scenario's."""
     network = experiment.network
@@ -123,6 +142,8 @@ def _check_fits(folder: RunFolder, experiment: Experiment, inputs: PlannedInputs
         and all(rate is not None and rate > 0 for rate in inputs.full_band_rate_bps)
         and all(value is None or value > 0 for value in (*(inputs.seconds_per_sample or ()),))
         and all(value is not None and value > 0 for value in (*(inputs.num_samples or ()),))
+        and all(value is not None and value >= 0 for value in (*(inputs.extra_s or ()),))
+        and _fits_parts(experiment, inputs)
     )
     if not fits:
         raise WorkFailed(

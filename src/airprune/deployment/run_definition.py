@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from airprune.models.catalogue import FlatModel
 
 Array = np.ndarray
-PROTOCOL = 2
+PROTOCOL = 3
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -149,22 +149,12 @@ def check_versions(protocol: int, version: str) -> str:
     )
 
 
-def check_deployable(method: Method, *, steps_decay: str = "none") -> None:
+def check_deployable(method: Method) -> None:
     """Topologies in which devices talk to each other, or begin at different times, have no real counterpart here.
 
-    Nor have local steps that change during a run, or planned work, since orders do not carry them, and selections that
-    end a round with the first so many uploads of all edges, since edges do not know of each other's.
+    Nor have selections that end a round with the first so many uploads of all edges, since edges do not know of each
+    other's.
     """
-    if steps_decay != "none":
-        raise UsageError(
-            f'train.steps_decay = "{steps_decay}" cannot be deployed; simulate it with `airprune run`, or set '
-            'train.steps_decay="none".'
-        )
-    if method.scheme.chooses_work:
-        raise UsageError(
-            f"Scheme {method.scheme.name!r}, which plans local steps and trained layers, cannot be deployed; simulate "
-            'it with `airprune run`, or choose method="adaptive-bits".'
-        )
     if method.selection.overrides(Selection.barrier):
         raise UsageError(
             f"Selection {method.selection.name!r}, which ends rounds before the deadline, cannot be deployed; simulate "

@@ -8,6 +8,8 @@
     update      as the compression made it; values as they are where it is exact
     reports     arrays that are summed over devices, if the method has any
 
+A device that was ordered to train some layers sends nothing of the others: neither rest nor update has them.
+
 All numbers are little-endian. The reader of an upload knows what it has ordered and compares everything with it
 before taking memory; whatever the bytes are, the answer is the sender's own state, bit for bit, or a `BadUpload`.
 """
@@ -28,7 +30,7 @@ from airprune.errors import InvalidValue, WorkFailed
 from airprune.methods.compression.base import Message
 from airprune.methods.compression.packing import num_bytes
 from airprune.rounds.messages import Upload
-from airprune.rounds.wire import HEADER_BYTES, STATISTICS_BYTES, Codec, upload_size
+from airprune.rounds.wire import HEADER_BYTES, STATISTICS_BYTES, WHOLE_MODEL, Codec, Part, upload_size
 
 Array = np.ndarray
 
@@ -64,6 +66,7 @@ class Expected:
     Attributes:
       keep: prunable weights that it may send at the most.
       code: with which code, if the planner has chosen.
+      part: lowest and highest layer that it trains and sends.
       model_digest: of the model that it was to train.
       max_bytes: of the whole upload.
       reports: kinds of the arrays that it may report, by name; None: any, as long as they are small.
@@ -74,6 +77,7 @@ class Expected:
     model_digest: bytes
     max_bytes: int
     reports: Mapping[str, ReportKind] | None = None
+    part: Part = WHOLE_MODEL
 
 
 def upload_to_bytes(
@@ -86,11 +90,12 @@ def upload_to_bytes(
       shared_mask: the mask that need not be sent, see `shared_mask_of`.
       code: of the orders.
     """
-    kind, index = _mask_kind(upload.mask, shared_mask), codec.sent_index(upload.mask)
+    part = upload.first_trained, upload.last_trained
+    kind, index = _mask_kind(upload.mask, shared_mask), codec.sent_index(upload.mask, part)
     sends_values = codec.sends_values(code)
     sections = [
         _STATISTICS.pack(upload.num_samples, *_numbers(upload)),
-        upload.state[codec.rest_index].astype(codec.state_dtype).tobytes(),
+        upload.state[codec.rest_of(part)].astype(codec.state_dtype).tobytes(),
     ]
     if kind == _SENT_MASK:
         assert upload.mask is not None
@@ -100,7 +105,7 @@ def upload_to_bytes(
     else:
         assert upload.message is not None, "only exact codes make no message"
         sections.append(upload.message.payload)
-    size = upload_size(codec, index.size, code=code, has_mask=kind == _SENT_MASK)
+    size = upload_size(codec, index.size, code=code, has_mask=kind == _SENT_MASK, part=part)
     if HEADER_BYTES + sum(map(len, sections)) != size:
         rule = f"must make as many bytes of {index.size:,} weights as it counts, {codec.update_bytes(index.size, code)}"
         raise InvalidValue(f"Compression {codec.compression.name}", rule, len(sections[-1]))
@@ -129,22 +134,27 @@ def upload_from_bytes(
     Memory is taken for a state and what decoding it needs, whatever the bytes say.
     """
     view = memoryview(data).cast("B")
-    head = _header(view, codec, expected)
-    num_prunable = head.num_sent - codec.shape.fixed_weights
-    size = upload_size(codec, head.num_sent, code=expected.code, has_mask=head.mask_kind == _SENT_MASK)
+    head, part = _header(view, codec, expected), expected.part
+    has_mask = head.mask_kind == _SENT_MASK
+    size = upload_size(codec, head.num_sent, code=expected.code, has_mask=has_mask, part=part)
     if len(view) < size or (len(view) > size and not head.num_reports):
         raise BadUpload("length", f"must be {size:,} bytes for {head.num_sent:,} weights", f"{len(view):,}")
     sections = _Sections(view, HEADER_BYTES)
     num_samples, *numbers = _STATISTICS.unpack(sections.take(STATISTICS_BYTES))
     _check_statistics(num_samples, numbers)
-    rest = np.frombuffer(sections.take(codec.rest_index.size * codec.state_dtype.itemsize), codec.state_dtype)
-    packed = sections.take(codec.mask_bytes) if head.mask_kind == _SENT_MASK else None
-    mask = _mask(head.mask_kind, packed, num_prunable, codec, shared_mask)
-    index = codec.sent_index(mask)
+    rest_index = codec.rest_of(part)
+    rest = np.frombuffer(sections.take(rest_index.size * codec.state_dtype.itemsize), codec.state_dtype)
+    packed = sections.take(codec.mask_bytes) if has_mask else None
+    mask = _mask(head, packed, codec, expected, shared_mask)
+    index = codec.sent_index(mask, part)
 
     state = np.zeros_like(received)
     state[codec.shape.personal] = received[codec.shape.personal]
-    state[codec.rest_index] = rest
+    if (frozen := codec.frozen(part)) is not None:  # as the device has left them, though they do not count
+        state[frozen] = received[frozen]
+        if mask is not None:
+            state[codec.shape.prunable] *= mask
+    state[rest_index] = rest
     update = sections.take(codec.update_bytes(head.num_sent, expected.code))
     message = None
     with np.errstate(all="ignore"):  # what is not finite is refused below
@@ -164,6 +174,8 @@ def upload_from_bytes(
         report=_reports(sections, head.num_reports, codec, expected),
         memory={},
         num_samples=num_samples,
+        first_trained=part[0],
+        last_trained=None if part[1] == codec.shape.num_layers - 1 else part[1],
         **dict(zip(_NUMBERS, numbers, strict=True)),
     )
 
@@ -223,11 +235,21 @@ def _header(view: memoryview, codec: Codec, expected: Expected) -> _Header:
         raise BadUpload("bits", f"of a value must be {value_bits}", bits)
     if kind > _FULL_MASK:
         raise BadUpload("flags", f"must be at most {_FULL_MASK}", kind)
-    fixed = codec.shape.fixed_weights
-    if not fixed <= num_sent <= fixed + expected.keep:
-        rule = f"must be between {fixed:,} and {fixed + expected.keep:,}"
+    fixed, prunable = _weights_of(codec, expected.part)
+    most = fixed + min(prunable, expected.keep)
+    if not fixed <= num_sent <= most:
+        rule = f"must be between {fixed:,} and {most:,}"
         raise BadUpload("weights", rule, f"{num_sent:,}")
     return _Header(kind, num_reports, num_sent, expected.code)
+
+
+def _weights_of(codec: Codec, part: Part) -> tuple[int, int]:
+    """Returns how many weights of a part are always sent, and how many are prunable."""
+    shape, frozen = codec.shape, codec.frozen(part)
+    if frozen is None:
+        return shape.fixed_weights, shape.prunable_weights
+    prunable = int(np.count_nonzero((shape.is_weight & ~frozen)[shape.prunable]))
+    return shape.weights_above(*part) - prunable, prunable
 
 
 def _check_statistics(num_samples: int, numbers: list[float]) -> None:
@@ -249,9 +271,10 @@ def _mask_kind(mask: Array | None, shared_mask: Array | None) -> int:
 
 
 def _mask(
-    kind: int, packed: memoryview | None, num_prunable: int, codec: Codec, shared_mask: Array | None
+    head: _Header, packed: memoryview | None, codec: Codec, expected: Expected, shared_mask: Array | None
 ) -> Array | None:
-    size = codec.shape.prunable_weights
+    size, kind, frozen = codec.shape.prunable_weights, head.mask_kind, codec.frozen(expected.part)
+    fixed, count = _weights_of(codec, expected.part)
     mask = None
     if kind == _SHARED_MASK:
         if shared_mask is None:
@@ -264,9 +287,14 @@ def _mask(
         if bits[size:].any():
             raise BadUpload("mask", f"must have {size:,} bits and then zeros", "others")
         mask = bits[:size].view(bool)
-    count = size if mask is None else int(np.count_nonzero(mask))
-    if count != num_prunable:
-        raise BadUpload("mask", f"must hold the {num_prunable:,} prunable weights of the header", f"{count:,}")
+    if mask is not None:
+        sent = mask if frozen is None else mask & ~frozen[codec.shape.prunable]
+        count = int(np.count_nonzero(sent))
+        if frozen is not None and np.count_nonzero(mask) > expected.keep:
+            raise BadUpload("mask", f"must hold at most {expected.keep:,} weights", f"{np.count_nonzero(mask):,}")
+    if count != head.num_sent - fixed:
+        rule = f"must hold the {head.num_sent - fixed:,} prunable weights of the header"
+        raise BadUpload("mask", rule, f"{count:,}")
     return mask
 
 

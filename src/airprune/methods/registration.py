@@ -78,6 +78,7 @@ def registries() -> dict[type, Registry[Any]]:
     from airprune.methods.schedules import SCHEDULES, Schedule
     from airprune.methods.selection import SELECTIONS, Selection
     from airprune.methods.topology import TOPOLOGIES, Topology
+    from airprune.methods.weighting import WEIGHTINGS, Weighting
     from airprune.models.base import Model
     from airprune.models.kernels import KERNELS
     from airprune.models.kernels.base import Kernel
@@ -89,6 +90,7 @@ def registries() -> dict[type, Registry[Any]]:
     return {
         Association: ASSOCIATIONS,
         Selection: SELECTIONS,
+        Weighting: WEIGHTINGS,
         Scheme: SCHEMES,
         Masking: MASKINGS,
         Objective: OBJECTIVES,

@@ -24,7 +24,7 @@ periods             numbers of edge rounds and local steps, by published rules
 from airprune.planning.compression_levels import Codes, Ladder
 from airprune.planning.limits import DeviceLimits
 from airprune.planning.plan import Plan, Status
-from airprune.planning.problem import PlanProblem
-from airprune.planning.work_model import WorkModel
+from airprune.planning.problem import PlanProblem, Seen
+from airprune.planning.work_model import MeasuredWork, WorkModel
 
-__all__ = ["Codes", "DeviceLimits", "Ladder", "Plan", "PlanProblem", "Status", "WorkModel"]
+__all__ = ["Codes", "DeviceLimits", "Ladder", "MeasuredWork", "Plan", "PlanProblem", "Seen", "Status", "WorkModel"]

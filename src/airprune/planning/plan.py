@@ -60,6 +60,7 @@ class Plan:
       blocking: devices that the scheme could not serve; None where bandwidth alone decides.  [num_devices]
       local_steps, first_trained: minibatch steps, and the lowest layer that is trained, if the scheme has chosen them.
         [num_devices]
+      last_trained: the highest layer that is trained, if the scheme has chosen it; None: the top.  [num_devices]
       compute_s, sent_weights: compute time and upload of the chosen work; None: of the weights kept.  [num_devices]
       value, value_bound: objective of a scheme that maximises one, and what no plan exceeds: equal where the plan is
         proven to be the optimum.  [num_edges]
@@ -81,6 +82,7 @@ class Plan:
     blocking: Array | None = None
     local_steps: Array | None = None
     first_trained: Array | None = None
+    last_trained: Array | None = None
     compute_s: Array | None = None
     sent_weights: Array | None = None
     value: Array | None = None

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any
 
@@ -20,6 +21,27 @@ Array = np.ndarray
 
 # The largest ratio of plans that are to be trained, in scenarios, commands and pages: 1 would remove the classifier.
 CLASSIFIER_CAP = 0.95
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Seen:
+    """The devices of a problem as a run knows them, for schemes that remember.  Arrays [num_devices]
+
+    Attributes:
+      device: their numbers in the network.
+      num_samples: D_n.
+      round_index: edge rounds since the start of the run.
+      memory: the scheme's slots, of the whole network; read-only.
+    """
+
+    device: Any
+    num_samples: Any
+    round_index: int = 0
+    memory: Mapping[str, Array] = field(default_factory=dict)
+
+    def subset(self, kept: Any) -> Seen:
+        """Returns some of the devices."""
+        return replace(self, device=self.device[kept], num_samples=self.num_samples[kept])
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -54,6 +76,7 @@ class PlanProblem:
       block_rate_bps: r_n with the gain of each block of the bandwidth, for schemes that assign blocks: a device with
         one of S blocks sends at an S-th of it.  [num_devices, num_blocks]
       work: trained parts and local steps, for schemes that choose them.
+      seen: numbers, data sizes and memory of the devices, where a run plans; None for a problem by itself.
     """
 
     full_band_rate_bps: Any
@@ -73,9 +96,10 @@ class PlanProblem:
     codes: Codes | None = None
     block_rate_bps: Any = None
     work: WorkModel | None = None
+    seen: Seen | None = None
 
     def __post_init__(self) -> None:
-        names = [field.name for field in fields(self) if field.name not in _NOT_ARRAYS]
+        names = [one.name for one in fields(self) if one.name not in _NOT_ARRAYS]
         given = {name: getattr(self, name) for name in names}
         arrays = {name: _checked(name, value) for name, value in given.items()}
         num_devices = _common_length(arrays)
@@ -120,6 +144,7 @@ class PlanProblem:
             codes=self.codes,
             block_rate_bps=blocks,
             work=None if self.work is None else self.work.subset(kept),
+            seen=None if self.seen is None else self.seen.subset(kept),
         )
 
     def on_blocks(self, block: Any) -> PlanProblem:
@@ -169,7 +194,7 @@ class PlanProblem:
         return kept_weights(self.min_pruning_ratio, conv_weights=self.conv_weights, fc_weights=self.fc_weights)
 
 
-_KINDS: dict[str, type] = {"limits": DeviceLimits, "ladder": Ladder, "codes": Codes, "work": WorkModel}
+_KINDS: dict[str, type] = {"limits": DeviceLimits, "ladder": Ladder, "codes": Codes, "work": WorkModel, "seen": Seen}
 _NOT_ARRAYS = (*_KINDS, "block_rate_bps")
 _RATIOS = ("max_pruning_ratio", "min_pruning_ratio")
 # Beyond any device, radio or model; the planner multiplies up to five such numbers and squares some.

@@ -252,7 +252,7 @@ def _cover(
         preference = (place - work.round_index) % groups.spread(groups.counts)
     else:
         price = groups.spread(choice.price)
-        profit = np.where(np.isfinite(options.share), options.value - price * options.share, -np.inf)
+        profit = _profits(options, price)
         preference = profit.max(axis=0) - profit[is_whole].max(axis=0)
     preference = np.where(can, preference, np.inf)
     edge = groups.spread(np.arange(groups.num_edges))
@@ -339,7 +339,10 @@ def worth(
 
 def _profit(problem: PlanProblem, work: WorkModel, price: Array) -> Array:
     """Returns max over the options of v − λ b.  [num_devices]"""
-    options = work_options(problem, work)
+    return np.asarray(_profits(work_options(problem, work), price).max(axis=0))
+
+
+def _profits(options: Options, price: Array) -> Array:
+    """Returns v − λ b of every option; −∞ for one that a device cannot have."""
     possible = np.isfinite(options.share)
-    profit = np.where(possible, options.value - price * np.where(possible, options.share, 0.0), -np.inf)
-    return np.asarray(profit.max(axis=0))
+    return np.where(possible, options.value - price * np.where(possible, options.share, 0.0), -np.inf)

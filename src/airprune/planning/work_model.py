@@ -22,11 +22,31 @@ def one_or(array: Array, kept: Any) -> Array:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
+class MeasuredWork:
+    """Times of work as devices measured them; they replace what clocks count.
+
+    Attributes:
+      part_cost, part_saved: as in `WorkModel`; None: as counted.  [num_parts]
+      extra_s: what a round takes a device beside its training, e.g. to receive its orders.  [num_devices]
+    """
+
+    part_cost: Array | None = None
+    part_saved: Array | None = None
+    extra_s: Array | None = None
+
+    def subset(self, kept: Array) -> MeasuredWork:
+        """Returns the times of some of its devices."""
+        return self if self.extra_s is None else replace(self, extra_s=self.extra_s[kept])
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
 class WorkModel:
     """The work that devices can do in one edge round.  Arrays [num_devices] or [num_parts]
 
     Attributes:
       first_trained: the lowest layer that each part trains; 0 is the whole model and comes first, the least part last.
+      last_trained: the highest layer that each part trains, where parts are blocks of layers, the whole model first;
+        None: the top for all.
       part_weights: W_d, the counted weights of each part.
       part_cost: κ_d, seconds of a local step of each part over those of the whole model.
       part_saved: φ_d, the share of the whole model's seconds that each part saves from the second pass over the samples
@@ -36,6 +56,7 @@ class WorkModel:
       steps_per_epoch: minibatches of one pass; the last of them may be smaller.
       most_steps: local steps that a device makes at most.
       extra_s: x_n, seconds whatever the work is.
+      draw: a number of [0, 1) for each device, for schemes that choose at random.
       progress: g(τ) for τ = 0 up to the largest of `most_steps`.
       round_index: edge rounds since the start of the run, by which devices take turns.
     """
@@ -50,26 +71,29 @@ class WorkModel:
     most_steps: Any
     progress: Any
     part_saved: Any = 0.0
+    last_trained: Any = None
     extra_s: Any = 0.0
+    draw: Any = 0.0
     round_index: int = 0
 
     def __post_init__(self) -> None:
-        parts = ("first_trained", "part_weights", "part_cost", "part_value", "part_saved")
-        devices = ("epoch_s", "step_s", "steps_per_epoch", "most_steps", "extra_s")
+        parts: tuple[str, ...] = ("first_trained", "part_weights", "part_cost", "part_value", "part_saved")
+        if self.last_trained is not None:
+            parts = (*parts, "last_trained")
+        devices = ("epoch_s", "step_s", "steps_per_epoch", "most_steps", "extra_s", "draw")
         for name in (*parts, *devices, "progress"):
             array = np.atleast_1d(quantity(f"WorkModel.{name}", getattr(self, name), at_least=0.0))
-            if name in ("first_trained", "steps_per_epoch", "most_steps"):
+            if name in ("first_trained", "last_trained", "steps_per_epoch", "most_steps"):
                 array = array.astype(np.int64)
             object.__setattr__(self, name, array)
         for names in (parts, devices):
             arrays = np.broadcast_arrays(*(getattr(self, name) for name in names))
             for name, array in zip(names, arrays, strict=True):
                 object.__setattr__(self, name, array)
-        if self.first_trained[0] != 0 or np.any(np.diff(self.first_trained) <= 0):
-            raise InvalidValue("WorkModel.first_trained", "must ascend from 0", self.first_trained.tolist())
-        for name in ("part_weights", "part_cost"):
-            if np.any(np.diff(getattr(self, name)) > 0.0):
-                raise InvalidValue(f"WorkModel.{name}", "must not rise", getattr(self, name).tolist())
+        if self.last_trained is None:
+            self._check_order()
+        elif self.first_trained[0] != 0 or np.any(self.last_trained < self.first_trained):
+            raise InvalidValue("WorkModel.last_trained", "must be ≥ first_trained", self.last_trained.tolist())
         if np.any(self.part_saved > self.part_cost):
             raise InvalidValue("WorkModel.part_saved", "must be ≤ part_cost", self.part_saved.tolist())
         if np.any(self.steps_per_epoch < 1) or np.any(self.most_steps < 1):
@@ -78,9 +102,17 @@ class WorkModel:
             rule = f"must have an entry for each of 0 to {self.most_steps.max()} steps"
             raise InvalidValue("WorkModel.progress", rule, f"{len(self.progress)} entries")
 
+    def _check_order(self) -> None:
+        """Checks that the whole model comes first and the least part last."""
+        if self.first_trained[0] != 0 or np.any(np.diff(self.first_trained) <= 0):
+            raise InvalidValue("WorkModel.first_trained", "must ascend from 0", self.first_trained.tolist())
+        for name in ("part_weights", "part_cost"):
+            if np.any(np.diff(getattr(self, name)) > 0.0):
+                raise InvalidValue(f"WorkModel.{name}", "must not rise", getattr(self, name).tolist())
+
     def subset(self, kept: Any) -> WorkModel:
         """Returns the model of some of its devices; one row for all stays one row."""
-        names = ("epoch_s", "step_s", "steps_per_epoch", "most_steps", "extra_s")
+        names = ("epoch_s", "step_s", "steps_per_epoch", "most_steps", "extra_s", "draw")
         if len(self.epoch_s) == 1:
             return self
         some: dict[str, Any] = {name: one_or(getattr(self, name), kept) for name in names}

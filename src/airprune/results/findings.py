@@ -54,10 +54,14 @@ class Arm:
         )
 
 
-def findings(arms: Sequence[Arm]) -> list[str]:
-    """Returns the three sentences; none for fewer than two arms with a common seed and a clock."""
-    schemes = {arm.name: arm.scenario.plan.scheme for arm in arms}
-    wanted = reference_among(schemes)
+def findings(arms: Sequence[Arm], wanted: str | None = None) -> list[str]:
+    """Returns the three sentences; none for fewer than two arms with a common seed and a clock.
+
+    Args:
+      wanted: name of the reference; by default the first arm that does not prune.
+    """
+    if wanted is None:
+        wanted = reference_among({arm.name: arm.scenario.plan.scheme for arm in arms})
     reference = next((arm for arm in arms if arm.name == wanted), arms[0] if arms else None)
     if reference is None or not reference.time_s:
         return []
@@ -110,7 +114,8 @@ def _next(reference: Arm, downlinks: set[str]) -> str:
     return (
         f"Next: {few if seeds < _ENOUGH_SEEDS else ''}"
         f"times are simulated, with {_links(downlinks)}; "
-        "airprune league compares all methods, airprune advise the methods for a fleet of your own."
+        "nothing is tuned here: airprune league tunes all methods by the same rule, airprune advise tries methods on a "
+        "fleet of your own."
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from airprune.results.measures import MEASURES, SUMMARY, TO_TARGET
-from airprune.results.statistics import Estimate, estimate_text
+from airprune.results.statistics import Estimate, difference_text, estimate_text
 from airprune.results.time_to_target import ToTarget, target_text
 
 _ESCAPED = str.maketrans(
@@ -53,6 +53,19 @@ def summary_latex(headings: Sequence[str], rows: Iterable[tuple[Sequence[str], M
     """Returns the last global round of every variant: mean ± half-width of the 95 % interval."""
     cells = [[*names, *(estimate_text(found.get(name), name) for name in SUMMARY)] for names, found in rows]
     about = "Last global round: mean ± half-width of the 95 % interval over seeds. Needs \\usepackage{booktabs}."
+    names = [*headings, *(MEASURES[name].brief for name in SUMMARY)]
+    return "\n".join([f"% {about}", *tabular(names, cells, words=headings)]) + "\n"
+
+
+def differences_latex(
+    headings: Sequence[str], rows: Iterable[tuple[Sequence[str], Mapping[str, Estimate]]], reference: str
+) -> str:
+    """Returns every variant minus the reference, seed by seed: mean ± half-width of the 95 % interval."""
+    cells = [[*names, *(difference_text(found.get(name), name) for name in SUMMARY)] for names, found in rows]
+    about = (
+        f"Last global round minus that of {reference}, paired by seed: mean ± half-width of the 95 % interval. "
+        "Needs \\usepackage{booktabs}."
+    )
     names = [*headings, *(MEASURES[name].brief for name in SUMMARY)]
     return "\n".join([f"% {about}", *tabular(names, cells, words=headings)]) + "\n"
 

@@ -173,6 +173,7 @@ MEASURES: Mapping[str, Measure] = {
         Measure(name="relay_s", label="wait for the uplink", **_MILLISECONDS),
         Measure(name="local_steps", label="local steps", **_COUNT),
         Measure(name="first_trained", label="lowest trained layer", **_COUNT),
+        Measure(name="last_trained", label="highest trained layer", **_COUNT),
         Measure(name="lag", label="rounds since its start", **_COUNT),
         Measure(name="device_energy_j", label="energy", **_JOULES),
         Measure(name="loss", label="training loss", form=".4f", better=Better.LOWER),

@@ -14,6 +14,7 @@ from airprune.text import MISSING, number
 
 # Seeds that differ by less only differ in how sums were rounded.
 _ROUNDING = 1e-9
+_MOST_DIGITS = 5
 # Two-sided 95 % quantiles of Student's t by degrees of freedom.
 _T95 = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131)
 
@@ -34,14 +35,19 @@ class Estimate:
         return cls(mean, float(_t95(count - 1) * np.std(values, ddof=1) / math.sqrt(count)))
 
     def text(self, form: str, *, scale: float = 1.0) -> str:
-        """Returns mean ± half-width, as `text.number` formats them; two digits of the latter for forms in g."""
-        mean = number(self.mean, form, scale=scale)
-        if math.isnan(self.half_width):
-            return mean
-        if not form.endswith("g"):
-            return f"{mean} ± {number(self.half_width, form, scale=scale)}"
-        is_rounding = self.half_width <= _ROUNDING * abs(self.mean)
-        return f"{mean} ± {'0' if is_rounding else number(self.half_width, '.2g', scale=scale)}"
+        """Returns mean ± half-width, both to the second digit of the half-width; of one seed the mean in that form.
+
+        The mean has at most `_MOST_DIGITS` digits.
+        """
+        half = self.half_width * scale
+        if math.isnan(half):
+            return number(self.mean, form, scale=scale)
+        if half <= _ROUNDING * abs(self.mean * scale):
+            return f"{number(self.mean, form, scale=scale)} ± 0"
+        decimals = max(1 - math.floor(math.log10(half)), 0)
+        most = max(_MOST_DIGITS - 1 - math.floor(math.log10(max(abs(self.mean * scale), half))), 0)
+        half_text = f"{half:,.{decimals}f}" if decimals <= most else f"{half:.1g}"
+        return f"{self.mean * scale:,.{min(decimals, most)}f} ± {half_text}"
 
 
 def estimate_text(estimate: Estimate | None, measure: str) -> str:
@@ -64,6 +70,34 @@ def summary(curves_by_variant: Mapping[str, list[list[dict[str, Any]]]]) -> dict
         present = [measure for measure in SUMMARY if all(record.get(measure) is not None for record in last)]
         table[name] = {measure: Estimate.of([record[measure] for record in last]) for measure in present}
     return table
+
+
+def paired_differences(
+    curves_by_variant: Mapping[str, list[list[dict[str, Any]]]], reference: str
+) -> dict[str, dict[str, Estimate]]:
+    """Returns each variant's last global round minus the reference's, seed by seed: mean and 95 % interval.
+
+    Empty for a variant of which a seed has diverged, and for all if one of the reference has.
+    """
+    against = curves_by_variant[reference]
+    found: dict[str, dict[str, Estimate]] = {}
+    for name, runs in curves_by_variant.items():
+        if name == reference:
+            continue
+        found[name] = {}
+        if num_diverged(runs) or num_diverged(against):
+            continue
+        pairs = [(mine[-1], other[-1]) for mine, other in zip(runs, against, strict=True)]
+        for measure in SUMMARY:
+            if all(record.get(measure) is not None for pair in pairs for record in pair):
+                found[name][measure] = Estimate.of([mine[measure] - other[measure] for mine, other in pairs])
+    return found
+
+
+def difference_text(estimate: Estimate | None, measure: str) -> str:
+    """Returns a difference of a measure with its sign, as it stands under the measure's heading."""
+    text = estimate_text(estimate, measure)
+    return text if estimate is None else text.replace("-", "−") if estimate.mean < 0 else f"+{text}"
 
 
 def num_diverged(runs: Sequence[Sequence[Mapping[str, Any]]]) -> int:

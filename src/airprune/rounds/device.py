@@ -25,7 +25,7 @@ from airprune.rounds.local import Device, Streams, Trained, minibatches
 from airprune.rounds.messages import Broadcast, Orders, Upload
 from airprune.rounds.optimisers import gradients_in_update
 from airprune.rounds.sending import encode, make_private, take_own_layers, with_own_layers
-from airprune.rounds.trained_part import Frozen, moving_parameters, trained_part, with_features
+from airprune.rounds.trained_part import Frozen, moving_parameters, round_frozen, trained_part, with_features
 
 Array = np.ndarray
 
@@ -79,13 +79,20 @@ def round_in_steps(
         sub_model = masking.choose(view)
     if orders.first_trained > sub_model.first_trained:
         sub_model = replace(sub_model, first_trained=orders.first_trained)
+    if orders.last_trained is not None and orders.last_trained < device.shape.num_layers - 1:
+        sub_model = replace(sub_model, last_trained=orders.last_trained)
     if sub_model.start is not None:
         model.state_array[model.prunable] = sub_model.start
     error_sq = _hold(model, sub_model.held)
 
     memory = {**orders.memory, **received.values}
     steps = _way_to_train(device, streams) if sub_model.units is None else partial(train_units, streams=streams)
+    if sub_model.freezes and sub_model.frozen_bits is not None:
+        round_frozen(model, device.shape, sub_model)
     trained = yield from steps(device, received.model, orders, sub_model, batches, memory)
+    if sub_model.freezes and sub_model.frozen_bits is not None:
+        frozen = device.shape.frozen_outside(sub_model.first_trained, sub_model.last_trained)
+        model.state_array[frozen] = received.model[frozen]
     noise_sq = smoothness = np.nan
     if gradient is not None:
         noise_sq, smoothness = device.constants.noise_and_smoothness(device, samples, received.model, gradient)
@@ -132,6 +139,7 @@ def round_in_steps(
         num_kept=encoded.num_kept,
         sub_model=sub_model,
         first_trained=sub_model.first_trained,
+        last_trained=sub_model.last_trained,
     )
 
 
@@ -153,8 +161,8 @@ def train(
     plain = sub_model.forward is None and sub_model.scale is None
     part, frozen = trained_part(model, sub_model), None
     moving = slice(0, model.num_parameters)
-    if sub_model.first_trained:
-        frozen = Frozen(model, sub_model.first_trained)
+    if sub_model.freezes:
+        frozen = Frozen(model, sub_model.first_trained, sub_model.last_trained)
         frozen.restore_buffers(model.state_array, received)
         moving = frozen.moving
     if part is not None and plain and settings.augmentation is None:
@@ -249,6 +257,7 @@ def train_units(
     inside = SubModel(
         scale=None if sub_model.scale is None else scale[place][small.model.prunable],
         first_trained=sub_model.first_trained,
+        last_trained=sub_model.last_trained,
     )
     trained = yield from _way_to_train(small, streams)(small, received[place], orders, inside, batches, memory)
     state[place] = small.model.state_array

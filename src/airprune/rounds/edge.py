@@ -14,9 +14,9 @@ from airprune.methods.masking.base import Charges, RoundView
 from airprune.methods.selection.base import Candidates
 from airprune.methods.topology.relay import Relay
 from airprune.planning import Plan, PlanProblem
-from airprune.planning.deadline import FIRST_KAPPA, auto_deadline_s, auto_work_deadline_s
+from airprune.planning.deadline import FIRST_KAPPA, auto_deadline_s
 from airprune.planning.limits import full_band_rate_at
-from airprune.planning.schemes.work import Work
+from airprune.planning.schemes.work_scheme import WorkScheme
 from airprune.rounds.method import tier_name
 from airprune.rounds.planning_context import (
     PlannedRound,
@@ -60,7 +60,9 @@ def select_and_plan(
 def _planned_round(
     context: PlanningContext, chosen: Candidates, problem: PlanProblem, plan: Plan, cpu_hz: Array, charges: Charges
 ) -> PlannedRound:
-    plan, in_plan = _without_blockers(context, chosen, problem, plan)
+    first = plan
+    plan, in_plan = _without_blockers(context, chosen, problem, first)
+    has_plan = np.isin(problem.edge_ids, plan.problem.edge_ids)  # the other edges sit out this round
 
     keep = np.zeros(len(chosen.device), dtype=np.int64)
     keep[in_plan] = context.method.masking.num_kept(plan.kept_fc_weights, context.shape)
@@ -74,9 +76,10 @@ def _planned_round(
     elif plan.block is not None:
         rate_bps = plan.problem.full_band_rate_bps
     code = None if plan.code is None else _as_planned(plan.code, in_plan, 0.0).astype(np.int64)
-    steps, first_trained = (
+    top = float(context.shape.num_layers - 1)
+    steps, first_trained, last_trained = (
         None if chosen_work is None else _as_planned(chosen_work, in_plan, otherwise).astype(np.int64)
-        for chosen_work, otherwise in ((plan.local_steps, 1.0), (plan.first_trained, 0.0))
+        for chosen_work, otherwise in ((plan.local_steps, 1.0), (plan.first_trained, 0.0), (plan.last_trained, top))
     )
     has_work = plan.local_steps is not None
     return PlannedRound(
@@ -87,17 +90,18 @@ def _planned_round(
         in_plan=in_plan,
         share=share,
         keep=keep,
-        bits=context.upload_bits(keep, charges, code, first_trained),
+        bits=context.upload_bits(keep, charges, code, first_trained, last_trained),
         deadline_s=float(np.max(problem.deadline_s)),
         tunes_itself=context.plan.deadline_s == "auto",
         charges=charges,
         edges=problem.edge_ids,
-        status=plan.status,
-        shadow_price=plan.shadow_price,
+        status=_of_edges(plan.status, has_plan, first.status),
+        shadow_price=_of_edges(plan.shadow_price, has_plan, np.full(len(has_plan), np.nan)),
         power_w=None if plan.power_w is None else _as_planned(plan.power_w, in_plan, np.nan),
         code=code,
         local_steps=steps,
         first_trained=first_trained,
+        last_trained=last_trained,
         compute_s=_as_planned(plan.compute_s, in_plan, 0.0) if has_work else None,
         bits_per_weight=None if plan.bits_per_weight is None else _as_planned(plan.bits_per_weight, in_plan, np.nan),
     )
@@ -132,6 +136,15 @@ def _as_planned(chosen: Array | None, in_plan: Array, otherwise: Array | float) 
     return values
 
 
+def _of_edges(planned: Array, has_plan: Array, otherwise: Array) -> Array:
+    """Returns the values of a plan for the edges that it has, and `otherwise` for the rest."""
+    if has_plan.all():
+        return planned
+    values = otherwise.copy()
+    values[has_plan] = planned
+    return values
+
+
 def _selected_plan(
     context: PlanningContext, candidates: Candidates, cpu_hz: Array, charges: Charges, kappa: float
 ) -> tuple[Array, PlanProblem, Plan]:
@@ -143,8 +156,8 @@ def _selected_plan(
         problem = plan_problem(context, chosen, cpu_hz[selected], charges)
         if context.plan.deadline_s == "auto":
             beside_s = time_beside_s(context, chosen)
-            if isinstance(scheme, Work):
-                deadline_s = auto_work_deadline_s(problem, scheme.draft, coverage=scheme.coverage, beside_s=beside_s)
+            if isinstance(scheme, WorkScheme):
+                deadline_s = scheme.best_deadline_s(problem, beside_s)
             else:
                 fair = bool(getattr(scheme, "fair", False))
                 deadline_s = auto_deadline_s(problem, scheme.plan, kappa, fair=fair, beside_s=beside_s)
@@ -163,12 +176,15 @@ def _selected_plan(
 def _without_blockers(
     context: PlanningContext, chosen: Candidates, problem: PlanProblem, plan: Plan
 ) -> tuple[Plan, Array]:
-    """Returns (plan, in_plan). Infeasible edges are planned again without the devices that block them."""
+    """Returns (plan, in_plan). Infeasible edges are planned again without the devices that block them.
+
+    An edge all of whose devices block it has no device in the plan; if no edge has one, the round fails.
+    """
     in_plan = np.ones(problem.num_devices, dtype=bool)
     if not plan.failed.any():
         return plan, in_plan
     in_plan &= ~plan.blocking_devices
-    if context.plan.infeasible != "drop" or not problem.groups.any(in_plan).all():
+    if context.plan.infeasible != "drop" or not in_plan.any():
         _raise_if_failed(plan, chosen, chosen.device)
     plan = context.method.scheme.plan(problem.subset(in_plan))
     return _raise_if_failed(plan, chosen, chosen.device[in_plan]), in_plan
@@ -222,7 +238,7 @@ def prepare_masks(
         keep = keep.copy()
         keep[planned.in_plan] = counts
     if counts is not None or context.plan.framing:
-        bits = context.upload_bits(keep, planned.charges, planned.code, planned.first_trained)
+        bits = context.upload_bits(keep, planned.charges, planned.code, planned.first_trained, planned.last_trained)
         planned = replace(planned, keep=keep, bits=bits)
     return planned, values
 

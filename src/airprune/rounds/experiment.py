@@ -26,7 +26,7 @@ from airprune.models.names import HIDDEN
 from airprune.models.start_weights import load_start
 from airprune.planning.deadline import FIRST_KAPPA
 from airprune.planning.periods import local_steps_at
-from airprune.planning.schemes.work import Work
+from airprune.planning.schemes.work_scheme import WorkScheme
 from airprune.randomness import rng_for
 from airprune.rounds.checks import check_method, check_model, check_training
 from airprune.rounds.cloud import Backhaul
@@ -239,7 +239,7 @@ class Experiment:
     def _local_work(self) -> LocalWork | None:
         """Settings of local training, for schemes that choose parts and local steps."""
         scheme = self.method.scheme
-        if not isinstance(scheme, Work):
+        if not isinstance(scheme, WorkScheme):
             return None
         return LocalWork.of(
             self.scenario.train,
@@ -247,6 +247,7 @@ class Experiment:
             self.shape,
             mean_samples=float(np.mean(self.data_sizes)),
             flops=None if self.scenario.clock.compute == "paper" else self.work,
+            seed=self.scenario.seed,
         )
 
     def place(self, state: RunState) -> Place:
@@ -310,11 +311,12 @@ class Experiment:
         """Everything with hooks after a round, in order: masking and objective, which look at models, come first."""
         method = self.method
         learning = (method.masking, method.objective)
-        others = (method.selection, method.association, method.scheme, method.compression, method.edge, method.cloud)
+        planning = (method.selection, method.association, method.weighting, method.scheme)
+        combining = (method.compression, method.edge, method.cloud, method.topology)
         return (
             *filter(_sees_rounds, learning),
             *self.own_parts,
-            *filter(_sees_rounds, (*others, method.topology)),
+            *filter(_sees_rounds, (*planning, *combining)),
         )
 
     @cached_property
@@ -468,7 +470,8 @@ class Experiment:
 
     def candidates(self, at: Place, state: RunState, served: Served) -> tuple[Candidates, Array]:
         """Returns (the devices of the round's edges as known before planning, their CPU clocks)."""
-        memory = {slot.name: state.values[slot.name] for slot in self.method.selection.slots(self.shape)}
+        parts = (self.method.selection, self.method.weighting, self.method.scheme)
+        memory = {slot.name: state.values[slot.name] for part in parts for slot in part.slots(self.shape)}
         candidates = self.stations.candidates(served, at.edges, at.round_index, memory)
         return candidates, self.network.cpu_hz[candidates.device]
 

@@ -38,7 +38,7 @@ def train_by_loop(
     if sub_model.forward is not None or sub_model.scale is not None or sub_model.collect:
         rule = f"must be steps with masking {device.method.masking.name!r}, which changes forward passes or steps"
         raise InvalidValue("Scenario.train.loop", rule, repr(loop.name), 'Example: train.loop = "steps"')
-    frozen = Frozen(model, sub_model.first_trained) if sub_model.first_trained else None
+    frozen = Frozen(model, sub_model.first_trained, sub_model.last_trained) if sub_model.freezes else None
     if frozen is not None:
         frozen.restore_buffers(model.state_array, received)
     lent = _Lent(model, loop, moving_parameters(device, sub_model))

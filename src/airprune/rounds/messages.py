@@ -41,6 +41,7 @@ class Orders(NamedTuple):
       memory: the device's slots, if it does not keep them itself.
       first_trained: lowest layer that it trains, as in `SubModel`; the higher one counts.
       time_left_s: seconds until the deadline of the round, for training loops; None where there is none.
+      last_trained: highest layer that it trains, as in `SubModel`.
     """
 
     device: int
@@ -52,6 +53,7 @@ class Orders(NamedTuple):
     memory: Mapping[str, Array] = NOTHING
     first_trained: int = 0
     time_left_s: float | None = None
+    last_trained: int | None = None
 
 
 class Upload(NamedTuple):
@@ -74,6 +76,7 @@ class Upload(NamedTuple):
       num_kept: how many entries of `mask` are true, if already counted.
       sub_model: what it held, trained and sent; never leaves the device's process, so None where it has travelled.
       first_trained: the lowest layer that it trained and sent; it does not count in the average of those below.
+      last_trained: the highest one, likewise; None: the top.
     """
 
     state: Array
@@ -92,3 +95,4 @@ class Upload(NamedTuple):
     num_kept: int | None = None
     sub_model: SubModel | None = None
     first_trained: int = 0
+    last_trained: int | None = None

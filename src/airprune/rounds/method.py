@@ -16,6 +16,7 @@ from airprune.methods.masking import Masking
 from airprune.methods.objectives import Objective
 from airprune.methods.selection import Selection
 from airprune.methods.topology import Topology
+from airprune.methods.weighting import Weighting
 from airprune.planning.schemes import Scheme
 from airprune.rounds.sending import personal_slots
 from airprune.scenario import Scenario
@@ -24,6 +25,7 @@ from airprune.scenario import Scenario
 CHOICES = {
     "association": "association.name",
     "selection": "selection.name",
+    "weighting": "plan.weighting",
     "scheme": "plan.scheme",
     "masking": "masking.name",
     "objective": "objective.name",
@@ -47,6 +49,7 @@ class Method:
 
     association: Association
     selection: Selection
+    weighting: Weighting
     scheme: Scheme
     masking: Masking
     objective: Objective

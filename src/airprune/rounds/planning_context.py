@@ -13,7 +13,7 @@ from airprune.methods.compression.base import Wire
 from airprune.methods.masking.base import Charges
 from airprune.methods.selection.base import Candidates
 from airprune.methods.topology.relay import Relay
-from airprune.planning import Codes, Ladder, PlanProblem, WorkModel
+from airprune.planning import Codes, Ladder, MeasuredWork, PlanProblem, Seen, WorkModel
 from airprune.planning.limits import DeviceLimits
 from airprune.rounds.compute_times import ComputeTimes
 from airprune.rounds.method import Method
@@ -110,23 +110,35 @@ class PlanningContext:
         return self.shape.num_weights * self.wire.value_bits + self.objective_bits
 
     def upload_bits(
-        self, keep: Array, charges: Charges, code: Array | None = None, first_trained: Array | None = None
+        self,
+        keep: Array,
+        charges: Charges,
+        code: Array | None = None,
+        first_trained: Array | None = None,
+        last_trained: Array | None = None,
     ) -> Array:
         """Upload of devices that keep so many prunable weights: exactly what the encoder will count, or will send.
 
         Args:
           first_trained: the lowest layer that each trains; those above 0 send all weights from there on, and no others.
+          last_trained: the highest layer that each trains; None: the top.
         """
         if first_trained is not None:
             bits = self.upload_bits(keep, charges, code)
-            for first in np.unique(first_trained[first_trained > 0]).tolist():
-                at, num_sent = first_trained == first, self.shape.weights_above(first)
+            layers = self.shape.num_layers
+            block = first_trained * layers + (layers - 1 if last_trained is None else last_trained)
+            for number in np.unique(block[block != layers - 1]).tolist():
+                at, part = block == number, divmod(number, layers)
+                num_sent = self.shape.weights_above(*part)
                 codes = np.full(len(keep), -1) if code is None else code
                 by_code = {
                     c: self.update_bits(self.wire.code if code is None else c, num_sent)
                     for c in np.unique(codes[at]).tolist()
                 }
-                bits[at] = [by_code[c] + charges.beside_bits for c in codes[at].tolist()]
+                beside_bits = charges.beside_bits
+                if self.plan.framing:  # biases and buffers of frozen layers are not sent either
+                    beside_bits -= 8.0 * self.codec.frozen_bytes(part)
+                bits[at] = [by_code[c] + beside_bits for c in codes[at].tolist()]
             return bits
         if code is not None:
             bits = np.zeros(len(keep))
@@ -185,7 +197,8 @@ def select_only(candidates: Candidates, selected: Array) -> Candidates:
     if selected.all():
         return candidates
     arrays = ("device", "edge", "num_samples")
-    return replace(candidates, **{name: getattr(candidates, name)[selected] for name in arrays})
+    work = None if candidates.work is None else candidates.work.subset(selected)
+    return replace(candidates, work=work, **{name: getattr(candidates, name)[selected] for name in arrays})
 
 
 def plan_problem(context: PlanningContext, candidates: Candidates, cpu_hz: Array, charges: Charges) -> PlanProblem:
@@ -228,9 +241,15 @@ def plan_problem(context: PlanningContext, candidates: Candidates, cpu_hz: Array
         codes=codes,
         block_rate_bps=block_rate_bps,
         work=_work_model(context, candidates, cpu_hz, charges),
-        objective_weight=1.0
-        if context.local_work is None
-        else candidates.num_samples / np.mean(candidates.num_samples),
+        objective_weight=context.method.weighting.weights(
+            replace(candidates, plans_work=context.local_work is not None)
+        ),
+        seen=Seen(
+            device=candidates.device,
+            num_samples=candidates.num_samples,
+            round_index=candidates.round_index,
+            memory=candidates.memory,
+        ),
     )
 
 
@@ -245,6 +264,8 @@ def _work_model(context: PlanningContext, candidates: Candidates, cpu_hz: Array,
         context.training_s(whole, device, cpu_hz, charges),
         context.compute.probe_s(device, cpu_hz) if charges.probe else 0.0,
         candidates.round_index,
+        device,
+        candidates.work or MeasuredWork(),
     )
 
 
@@ -292,6 +313,7 @@ class PlannedRound:
       deadline_s: T_th of this round; `tunes_itself` if it was found for this round.
       power_w: transmit power, if the scheme has chosen one.
       local_steps, first_trained: minibatch steps and the lowest layer that it trains, if the scheme has chosen them.
+      last_trained: the highest layer that it trains, if the scheme has chosen it too; None: the top.
       compute_s: compute time of that work, if so.
       code, bits_per_weight: which code it sends with and what that costs, if the scheme has chosen.
       charges: what the masking costs beside the weights.
@@ -320,6 +342,7 @@ class PlannedRound:
     bits_per_weight: Array | None = None
     local_steps: Array | None = None
     first_trained: Array | None = None
+    last_trained: Array | None = None
     compute_s: Array | None = None
     mask: Array | None = None
     relay: Relay | None = None

@@ -97,6 +97,8 @@ def edge_record(
     if planned.local_steps is not None and planned.first_trained is not None:
         optional["local_steps"] = tuple(np.where(planned.in_plan, planned.local_steps, 0)[shown].tolist())
         optional["first_trained"] = tuple(planned.first_trained[shown].tolist())
+        if planned.last_trained is not None:
+            optional["last_trained"] = tuple(planned.last_trained[shown].tolist())
     if planned.tunes_itself:
         optional["deadline_s"] = planned.deadline_s
     if len(planned.device) < num_devices:

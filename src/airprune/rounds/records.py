@@ -128,6 +128,10 @@ class EdgeRecord(JsonRecord):
     first_trained: Annotated[
         tuple[int, ...] | None, About(Per.DEVICE, "the lowest layer that it trained and sent, likewise; 0: all of them")
     ] = None
+    last_trained: Annotated[
+        tuple[int, ...] | None,
+        About(Per.DEVICE, "the highest layer that it trained and sent, where it is chosen"),
+    ] = None
     d2d_bits: Annotated[float | None, About(Per.ROUND, _D2D)] = None
     d2d_energy_j: Annotated[float | None, About(Per.ROUND, _D2D_ENERGY)] = None
     relay_s: Annotated[

@@ -27,8 +27,8 @@ def make_private(
     """Clips the update of all that will be sent, biases included, and adds the device's noise; in place."""
     is_sent = np.ones(device.shape.num_state, dtype=bool)
     is_sent[device.shape.personal] = False
-    if sub_model.first_trained:
-        is_sent &= ~device.shape.frozen_below(sub_model.first_trained)
+    if sub_model.freezes:
+        is_sent &= ~device.shape.frozen_outside(sub_model.first_trained, sub_model.last_trained)
     if sub_model.sent is not None:
         is_sent[device.shape.prunable] &= np.asarray(sub_model.sent, dtype=bool)
     state, noise_multiplier = device.model.state_array, device.settings.noise_multiplier
@@ -68,12 +68,12 @@ def encode(
     if sent is not None and not (sub_model.held is sent and sub_model.moves is sent):  # else the rest is zero already
         state[model.prunable] *= sent
     slot = device.memory_slots[0].name if device.memory_slots else None
-    is_sent = None if sent is None and not sub_model.first_trained else _sent_weights(shape, sub_model)
+    is_sent = None if sent is None and not sub_model.freezes else _sent_weights(shape, sub_model)
     # What is exact leaves nothing to remember; but it may have to bring what earlier, smaller codes have left.
     if compression.exact(wire) and (orders.code is None or slot is None or not memory[slot].any()):
         num_kept = shape.prunable_weights if sent is None else int(np.count_nonzero(sent))
         number = shape.fixed_weights + num_kept
-        if sub_model.first_trained:
+        if sub_model.freezes:
             assert is_sent is not None
             number = int(np.count_nonzero(is_sent))
         return Encoded(float(compression.message_bits(wire, number)), None, 0.0, num_kept)
@@ -101,8 +101,8 @@ def _sent_weights(shape: ModelShape, sub_model: SubModel) -> Array:
     is_sent = shape.is_weight.copy()
     if sub_model.sent is not None:
         is_sent[shape.prunable] &= np.asarray(sub_model.sent, dtype=bool)
-    if sub_model.first_trained:
-        is_sent &= ~shape.frozen_below(sub_model.first_trained)
+    if sub_model.freezes:
+        is_sent &= ~shape.frozen_outside(sub_model.first_trained, sub_model.last_trained)
     return is_sent
 
 

@@ -79,7 +79,9 @@ def _check_bits(run: Experiment, timed: TimedRound, results: Sequence[EdgeResult
     """A device that sends more than it was planned and timed for would make every number of the round a lie."""
     planned, counted = timed.planned, timed.planned.bits - timed.planned.charges.beside_bits
     if run.scenario.plan.framing:
-        counted = run.context.unframed.upload_bits(planned.keep, FREE, planned.code, planned.first_trained)
+        counted = run.context.unframed.upload_bits(
+            planned.keep, FREE, planned.code, planned.first_trained, planned.last_trained
+        )
     for result in results:
         place = np.searchsorted(planned.device, result.statistics.device)
         charged = counted[place]

@@ -78,7 +78,7 @@ class Stations:
         """The devices of these edges as known before planning.
 
         Args:
-          memory: the selection's slots.
+          memory: the slots of the selection, the weighting and the scheme.
         """
         device = np.flatnonzero(np.isin(served.edge, edges))
         return Candidates(

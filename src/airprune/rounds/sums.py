@@ -122,7 +122,7 @@ def chunk_sum(
         device = task.devices[number]
         member = (device, device if task.group is None else task.group[number])
         work = 1.0 if task.work is None else task.work[number]
-        frozen = shape.frozen_below(upload.first_trained) if upload.first_trained else None
+        frozen = _frozen(shape, upload)
         add_child(aggregation, total, upload.state, upload.mask, task.weights[number], received, member, work, frozen)
         if upload.report or task.group is not None:
             own = {name_in_sums(name, device): array for name, array in upload.report.items()}
@@ -158,10 +158,9 @@ def _row(device: int, upload: Upload, shape: ModelShape) -> tuple[Any, ...]:
     sent = upload.num_kept
     if sent is None:
         sent = shape.prunable_weights if upload.mask is None else int(np.count_nonzero(upload.mask))
-    if upload.first_trained:
-        sent -= int(
-            np.count_nonzero((shape.is_weight & shape.frozen_below(upload.first_trained))[_sent(shape, upload)])
-        )
+    frozen = _frozen(shape, upload)
+    if frozen is not None:
+        sent -= int(np.count_nonzero((shape.is_weight & frozen)[_sent(shape, upload)]))
     return (
         device,
         shape.fixed_weights + sent,
@@ -174,6 +173,13 @@ def _row(device: int, upload: Upload, shape: ModelShape) -> tuple[Any, ...]:
         upload.smoothness,
         upload.pruning_error_sq,
     )
+
+
+def _frozen(shape: ModelShape, upload: Upload) -> Array | None:
+    """Returns the entries of the layers that a device did not train; None if it trained all.  [num_state] bool"""
+    if not upload.first_trained and upload.last_trained is None:
+        return None
+    return shape.frozen_outside(upload.first_trained, upload.last_trained)
 
 
 def _sent(shape: ModelShape, upload: Upload) -> Array:

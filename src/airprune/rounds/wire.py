@@ -30,6 +30,10 @@ Array = np.ndarray
 HEADER_BYTES = 48
 STATISTICS_BYTES = 56
 
+# Lowest and highest layer that a device trains and sends; None: the top.
+Part = tuple[int, int | None]
+WHOLE_MODEL: Part = (0, None)
+
 _VALUES = "values/"
 
 
@@ -77,12 +81,28 @@ class Codec:
         rest[self.shape.personal] = False
         return np.flatnonzero(rest)
 
-    def sent_index(self, mask: Array | None) -> Array:
+    def frozen(self, part: Part) -> Array | None:
+        """Returns the entries of the layers outside a part, which are not sent; None if all are.  [num_state] bool"""
+        first, last = part
+        if not first and last in (None, self.shape.num_layers - 1):
+            return None
+        return self.shape.frozen_outside(first, last)
+
+    def rest_of(self, part: Part) -> Array:
+        """Returns the places of biases and buffers that a device sends which trains this part."""
+        frozen = self.frozen(part)
+        return self.rest_index if frozen is None else self.rest_index[~frozen[self.rest_index]]
+
+    def sent_index(self, mask: Array | None, part: Part = WHOLE_MODEL) -> Array:
         """Returns the places in the state of the counted weights that are sent."""
-        if mask is None:
+        frozen = self.frozen(part)
+        if mask is None and frozen is None:
             return self._weights_index
         sent = self.shape.is_weight.copy()
-        sent[self.shape.prunable] &= mask
+        if mask is not None:
+            sent[self.shape.prunable] &= mask
+        if frozen is not None:
+            sent &= ~frozen
         return np.flatnonzero(sent)
 
     @cached_property
@@ -98,8 +118,12 @@ class Codec:
 
     @property
     def frame_bytes(self) -> int:
-        """Bytes that every upload has, whatever its weights."""
+        """Bytes that every upload of a whole model has, whatever its weights."""
         return HEADER_BYTES + STATISTICS_BYTES + self.rest_index.size * self.state_dtype.itemsize
+
+    def frozen_bytes(self, part: Part) -> int:
+        """Returns by how much that is less where only a part is trained and sent."""
+        return (self.rest_index.size - self.rest_of(part).size) * self.state_dtype.itemsize
 
     @property
     def mask_bytes(self) -> int:
@@ -113,9 +137,10 @@ class Codec:
         return math.ceil(self.compression.message_bits(stored, num_sent) / 8)
 
 
-def upload_size(codec: Codec, num_sent: int, *, code: int | None, has_mask: bool) -> int:
+def upload_size(codec: Codec, num_sent: int, *, code: int | None, has_mask: bool, part: Part = WHOLE_MODEL) -> int:
     """Bytes of an upload of so many counted weights, without reports: for planner, clock, encoder and checks."""
-    return codec.frame_bytes + codec.update_bytes(num_sent, code) + (codec.mask_bytes if has_mask else 0)
+    framed = codec.frame_bytes - codec.frozen_bytes(part)
+    return framed + codec.update_bytes(num_sent, code) + (codec.mask_bytes if has_mask else 0)
 
 
 def shared_mask_of(masking: Masking, shared: Array | None, round_index: int, codec: Codec) -> Array | None:

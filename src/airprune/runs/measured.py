@@ -42,6 +42,9 @@ class PlannedInputs(JsonRecord):
       seconds_per_sample: of training the whole model; None: as the scenario's clock says.
       num_samples: D_n; None: as the scenario partitions them.
       restarts: True if all edges had gone away, so that all of them start from the cloud's model.
+      extra_s: where work is planned, what a round takes each device beside its training; None: nothing.
+      part_cost, part_saved: where trained parts are planned, their costs as in `planning.WorkModel`, from the whole
+        model to the least part; None: as counted.
     """
 
     required: ClassVar[tuple[str, ...]] = (
@@ -62,12 +65,21 @@ class PlannedInputs(JsonRecord):
     seconds_per_sample: Numbers | None = None
     num_samples: Numbers | None = None
     restarts: bool | None = None
+    extra_s: Numbers | None = None
+    part_cost: Numbers | None = None
+    part_saved: Numbers | None = None
     extra: dict[str, Any] = field(default_factory=dict)
 
     @classmethod
     def read(cls, found: Any, *, only: frozenset[str] | None = None) -> PlannedInputs:
         inputs = super().read(found, only=only)
-        lists = (inputs.edge, inputs.full_band_rate_bps, inputs.seconds_per_sample, inputs.num_samples)
+        lists = (
+            inputs.edge,
+            inputs.full_band_rate_bps,
+            inputs.seconds_per_sample,
+            inputs.num_samples,
+            inputs.extra_s,
+        )
         if any(values is not None and len(values) != len(inputs.device) for values in lists):
             raise Unreadable
         return inputs
@@ -90,6 +102,8 @@ class MeasuredRow(JsonRecord):
       served_by: name of its edge.
       orders_digest: of all orders of the edge; see `packing.order_digest`.
       model_digest: of the edge's model and memory after the round.
+      local_steps, first_trained, last_trained: the planned work, where the scheme plans it.
+      extra_s: the part of `planned_compute_s` that is planned for other things than training.
     """
 
     required: ClassVar[tuple[str, ...]] = ("round", "global_round", "edge_round", "edge", "device", "fate")
@@ -121,12 +135,23 @@ class MeasuredRow(JsonRecord):
     orders_digest: str | None = None
     model_digest: str | None = None
     started_s: float | None = None
+    local_steps: int | None = None
+    first_trained: int | None = None
+    last_trained: int | None = None
+    extra_s: float | None = None
     extra: dict[str, Any] = field(default_factory=dict)
 
     @property
     def compute_ratio(self) -> float | None:
         """Measured over planned."""
-        return _ratio(self.compute_s, self.planned_compute_s)
+        return _ratio(self.compute_s, self.planned_training_s)
+
+    @property
+    def planned_training_s(self) -> float | None:
+        """Planned seconds of the training alone."""
+        if self.planned_compute_s is None or self.extra_s is None:
+            return self.planned_compute_s
+        return self.planned_compute_s - self.extra_s
 
     @property
     def uplink_ratio(self) -> float | None:

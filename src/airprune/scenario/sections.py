@@ -23,6 +23,7 @@ from airprune.methods.optimisers import OPTIMISERS
 from airprune.methods.schedules import SCHEDULES
 from airprune.methods.selection import SELECTIONS
 from airprune.methods.topology import TOPOLOGIES
+from airprune.methods.weighting import WEIGHTINGS
 from airprune.models.kernels import KERNELS
 from airprune.models.losses import AUTO, CROSS_ENTROPY, LOSSES, METRICS, OWN, terms_of
 from airprune.planning.problem import CLASSIFIER_CAP
@@ -266,11 +267,15 @@ class PlanSection(ChoiceSection):
     """Deadline, and the allocation of bandwidth and pruning, Eqs. (9) and (25)–(29)."""
 
     owner = "Scenario.plan"
-    choices: ClassVar = {"scheme": SCHEMES}
+    choices: ClassVar = {"scheme": SCHEMES, "weighting": WEIGHTINGS}
 
     scheme: Text = Field(
         default="optimal",
         description="scheme that allocates bandwidth shares and pruning ratios, see `airprune schemes`",
+    )
+    weighting: Text = Field(
+        default="plain",
+        description="weight c_n of a device in the scheme's objective, for schemes that have weights",
     )
     deadline_s: Positive | Literal["auto"] = Field(
         default=0.030,
@@ -301,7 +306,8 @@ class PlanSection(ChoiceSection):
     )
     infeasible: Literal["drop", "fail"] = Field(
         default="drop",
-        description="for edges that cannot meet the deadline: drop the blocking devices, or fail the run",
+        description="for edges that cannot meet the deadline: drop the blocking devices (an edge without others sits "
+        "out the round), or fail the run",
     )
 
     @model_validator(mode="after")

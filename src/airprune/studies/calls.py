@@ -16,9 +16,9 @@ from airprune.errors import InvalidValue, WorkFailed
 from airprune.extras import needed
 from airprune.results.findings import Arm, findings
 from airprune.results.frames import Level, load_runs
-from airprune.results.latex import summary_latex, target_latex
+from airprune.results.latex import differences_latex, summary_latex, target_latex
 from airprune.results.rows import TOTAL, cumulative
-from airprune.results.statistics import Estimate, diverged_words, num_diverged, summary
+from airprune.results.statistics import Estimate, diverged_words, num_diverged, paired_differences, summary
 from airprune.results.time_to_target import Runs, ToTarget, default_target, reference_among, to_target
 from airprune.runs.callbacks import GivenCallback
 from airprune.runs.naming import value_text
@@ -29,6 +29,7 @@ from airprune.studies.campaign import Row, Sweep, SweepFolder
 from airprune.studies.comparison import (
     Variant,
     campaign,
+    check_reference,
     checked,
     curves,
     evaluations,
@@ -112,6 +113,8 @@ class Comparison(Study):
       estimates: of each variant's last global round, by measure; none of one that diverged.
       to_target: time, bits, joules and rounds of each variant until the target; empty without a target.
       diverged: the number of seeds on which a variant has diverged; without those that have not.
+      reference: the variant that the others are compared with; None for a single variant.
+      differences: of each other variant's last global round to the reference's, paired by seed.
     """
 
     variants: tuple[Variant, ...]
@@ -119,15 +122,24 @@ class Comparison(Study):
     estimates: Mapping[str, Mapping[str, Estimate]]
     to_target: Mapping[str, ToTarget]
     diverged: Mapping[str, int] = field(default_factory=dict)
+    reference: str | None = None
+    differences: Mapping[str, Mapping[str, Estimate]] = field(default_factory=dict)
 
     @classmethod
     def read(
-        cls, variants: Sequence[Variant], seeds: Sequence[int], out: Path, *, target: float | None = None
+        cls,
+        variants: Sequence[Variant],
+        seeds: Sequence[int],
+        out: Path,
+        *,
+        target: float | None = None,
+        reference: str | None = None,
     ) -> Comparison:
-        """Reads the folder of a comparison whose runs are done."""
+        """Reads the folder of a comparison whose runs are done; the reference is the first without pruning or given."""
         tests, rounds = evaluations(variants, seeds, out), curves(variants, seeds, out)
         target = _target(target, variants[0].scenario, tests)
-        reference = reference_among({variant.name: variant.scenario.plan.scheme for variant in variants})
+        if reference is None:
+            reference = reference_among({variant.name: variant.scenario.plan.scheme for variant in variants})
         return cls(
             out=out,
             variants=tuple(variants),
@@ -136,7 +148,16 @@ class Comparison(Study):
             target=target,
             to_target={} if target is None else to_target(tests, target, reference=reference),
             diverged={name: num for name, runs in rounds.items() if (num := num_diverged(runs))},
+            reference=reference,
+            differences={} if reference is None else paired_differences(rounds, reference),
         )
+
+    def latex(self) -> str:
+        """Returns the tables of a study, and the paired differences to the reference."""
+        if self.reference is None:
+            return super().latex()
+        rows = (([self.label(name)], found) for name, found in self.differences.items())
+        return f"{super().latex()}\n{differences_latex(['variant'], rows, self.reference)}"
 
     def findings(self) -> list[str]:
         """Returns three sentences computed from the runs: what was seen, what it means, where to go on."""
@@ -150,7 +171,7 @@ class Comparison(Study):
             for variant in self.variants
             if variant.name not in self.diverged
         ]
-        return findings([arm for arm in arms if arm is not None])
+        return findings([arm for arm in arms if arm is not None], self.reference)
 
     @property
     def learning_rates(self) -> dict[str, float]:
@@ -235,6 +256,7 @@ def compare(
     seeds: Sequence[int] = (0,),
     out: str | Path = "runs/compare",
     target: float | None = None,
+    reference: str | None = None,
     callbacks: Sequence[GivenCallback] = (),
     **given: Any,
 ) -> Comparison:
@@ -243,6 +265,7 @@ def compare(
     Args:
       also: variants by name, each a change of the scenario: `{"short": {"plan.deadline_s": 0.02}}`.
       target: the accuracy that time, bits and joules are given for.
+      reference: the variant that the others are compared with; by default the first that does not prune.
       callbacks: as of `run`; loggers by name, so that each run has its own.
       given: `model`, `dataset` and what else `run` takes, for every run.
     """
@@ -252,11 +275,12 @@ def compare(
     schemes, methods = _names("compare.schemes", schemes), _names("compare.methods", methods)
     variants = checked([*scheme_variants(scenario, schemes), *method_variants(scenario, methods), *own])
     seeds = _seeds("compare.seeds", seeds)
+    check_reference("compare.reference", reference, variants)
     note_variants(variants, out)
     runs = campaign(variants, seeds, out, callbacks=callbacks, **given)
     for _ in runs.outcomes(runs.missing()):
         pass
-    return Comparison.read(variants, seeds, out, target=target)
+    return Comparison.read(variants, seeds, out, target=target, reference=reference)
 
 
 def sweep(

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import airprune
-from airprune.errors import UsageError
+from airprune.errors import UnknownName, UsageError
 from airprune.results.report.reading import variant_order
 from airprune.results.time_to_target import Evaluation, evaluations_in
 from airprune.runs.layout import RunFolder
@@ -54,6 +54,13 @@ def checked(variants: Sequence[Variant]) -> list[Variant]:
         got = ", ".join(variant.name for variant in variants)
         raise UsageError(f"schemes, methods and also must name at least one variant, each once, got {got or 'none'}.")
     return list(variants)
+
+
+def check_reference(owner: str, reference: str | None, variants: Sequence[Variant]) -> None:
+    """Refuses a reference that is not one of the variants."""
+    names = [variant.name for variant in variants]
+    if reference is not None and reference not in names:
+        raise UnknownName(owner, str(reference)[:60], names)
 
 
 def note_variants(variants: Sequence[Variant], out: Path) -> None:

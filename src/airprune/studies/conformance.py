@@ -41,6 +41,7 @@ KEYS = {
     "methods": ("method",),
     "association": ("association.name",),
     "selection": ("selection.name",),
+    "weighting": ("plan.weighting",),
     "schemes": ("plan.scheme",),
     "masking": ("masking.name",),
     "importance": ("masking.probe.importance",),

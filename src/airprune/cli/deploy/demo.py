@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from airprune.deployment.demo import DemoResult, Spread
+    from airprune.deployment.unequal import PartOfWork, UnequalResult
 
 # The paper's method, and one with error feedback on the devices.
 _RUNS = {
@@ -31,6 +32,10 @@ _RUNS = {
     ],
 }
 
+# Of unequal devices: their speeds, and what makes a run of less than a minute.
+_SLOWDOWNS = (8.0, 24.0, 72.0, 12.0, 36.0, 60.0)
+_UNEQUAL = ["method=adaptive-work", "data.train_samples=1200", "train.batch_size=20", "rounds.global_rounds=4"]
+
 
 def demo(
     overrides: Annotated[
@@ -40,6 +45,10 @@ def demo(
         Path | None,
         typer.Option(metavar="DIR", help="Keep kits, logs and runs in this new folder.  [default: none is kept]"),
     ] = None,
+    unequal: Annotated[
+        bool,
+        typer.Option("--unequal", help="Slow devices down unequally, and plan their work with measured times."),
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Deploy a small federation on this machine: a cloud, edges and devices, real processes over TLS.
@@ -47,12 +56,18 @@ def demo(
     Shows predicted against measured times, that bytes sent are bytes charged, and that the trained model is the
     simulation's, bit for bit. Runs twice: the paper's method, and 4-bit updates with error feedback; with changes of
     your own, once.
+
+    With --unequal, devices compute at different speeds and method `adaptive-work` plans trained layers and local steps
+    of each from measured times: shows the work, whether the plan was met, and that a replay in simulation ends in the
+    same bits.
     """
     from airprune.deployment.demo import run_demo
     from airprune.errors import UsageError, WorkFailed
 
     if out is not None and out.exists():
         raise UsageError(f"{out} already exists; choose another folder.")
+    if unequal:
+        return _unequal(overrides or [], out, as_json=as_json)
     runs = {"changed": overrides} if overrides else _RUNS
     scenarios = {name: scenario_from("deployed", changes) for name, changes in runs.items()}
     with tempfile.TemporaryDirectory(prefix="airprune-demo-", ignore_cleanup_errors=True) as scratch:
@@ -71,6 +86,63 @@ def demo(
     for result in results:
         if not result.is_as_simulated:
             raise WorkFailed(f"{result.name}: the deployment differs from the simulation.")
+    return None
+
+
+def _unequal(overrides: list[str], out: Path | None, *, as_json: bool) -> None:
+    from airprune.deployment.unequal import run_unequal
+    from airprune.errors import WorkFailed
+
+    scenario = scenario_from("deployed", [*_UNEQUAL, *overrides])
+    with tempfile.TemporaryDirectory(prefix="airprune-demo-", ignore_cleanup_errors=True) as scratch:
+        place = out or Path(scratch)
+        place.mkdir(parents=True, exist_ok=True)
+        result = run_unequal(scenario, place, _SLOWDOWNS, report=say)
+    if as_json:
+        print_json(dataclasses.asdict(result) | {"folder": str(result.folder)})
+    else:
+        print_table(_devices_table(result))
+        print_table(_summary_table(result))
+        if out is not None:
+            say(f"Kept in {out}; look at it with `airprune web {out}`.")
+    if not result.is_replayed:
+        raise WorkFailed("The replay differs from the deployment.")
+
+
+def _devices_table(result: UnequalResult) -> Table:
+    columns = ("slowed by", "work: rounds, local steps", "predicted", "measured", "ratio", "in time")
+    table = plain_table("device", *columns, numbers=["slowed by", "predicted", "measured", "ratio"])
+    for one in result.devices:
+        table.add_row(
+            one.name,
+            f"{one.slowdown:g} ×",
+            "\n".join(map(_work, one.work)),
+            f"{one.predicted_s:.2f} s",
+            f"{one.measured_s:.2f} s",
+            f"{one.ratio:.2f}",
+            f"{one.num_met} of {one.num_rounds}",
+        )
+    return table
+
+
+def _work(part: PartOfWork) -> str:
+    layers = f"from layer {part.first_trained} on" if part.first_trained else "all layers"
+    if part.last_trained is not None:
+        layers = f"layers {part.first_trained} to {part.last_trained}"
+    fewest, most = part.fewest_steps, part.most_steps
+    return f"{layers}: {part.num_rounds}, {fewest}" + (f" to {most}" if most > fewest else "")
+
+
+def _summary_table(result: UnequalResult) -> Table:
+    table = plain_table("", "deployment", numbers=())
+    table.add_row("devices are slowed by", "waiting after their training")
+    table.add_row("cost of a step by part, measured", " · ".join(f"{cost:.2f}" for cost in result.part_cost) or "none")
+    table.add_row("deadlines of the edge rounds", " ".join(f"{time_s:.2f}" for time_s in result.deadline_s) + " s")
+    table.add_row("uploads in time", f"{result.num_met} of {result.num_uploads}")
+    table.add_row("replay in simulation", "equal bits" if result.is_replayed else "DIFFERS")
+    table.add_row(MEASURES["test_accuracy"].label, f"{result.accuracy:.1%}")
+    table.add_row("wall time", f"{result.took_s:.0f} s")
+    return table
 
 
 def _table(results: list[DemoResult]) -> Table:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import math
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -37,7 +38,8 @@ def cloud(
     plan_with: Annotated[
         str,
         typer.Option(
-            metavar="SOURCE", help="Plan with `measured` rates and speeds, or those of the scenario's `network`."
+            metavar="SOURCE",
+            help="Plan with `measured` rates and speeds, only the `speeds` measured, or all as in `network`.",
         ),
     ] = "measured",
     grace: Annotated[
@@ -65,11 +67,17 @@ def cloud(
     from airprune.errors import UsageError
     from airprune.runs.layout import RunFolder
 
-    if plan_with not in ("measured", "network"):
-        raise UsageError(f"--plan-with must be measured or network, got {plan_with}.")
+    if plan_with not in ("measured", "speeds", "network"):
+        raise UsageError(f"--plan-with must be measured, speeds or network, got {plan_with}.")
     chosen = scenario_from(scenario, overrides or [])
     folder = RunFolder(out or Path("runs") / f"{chosen.name}-deployed")
-    settings = CloudSettings(measures=plan_with == "measured", grace_s=grace, patience_s=patience, wait_s=wait)
+    settings = CloudSettings(
+        measures=plan_with != "network",
+        measures_uplink=plan_with == "measured",
+        grace_s=grace,
+        patience_s=patience,
+        wait_s=wait,
+    )
     _log_to_stderr()
     try:
         with (
@@ -126,6 +134,10 @@ def device(
         float, typer.Option(metavar="SECONDS", min=0.0, help="Wait this long for its own edge.")
     ] = 60.0,
     mobile: Annotated[bool, typer.Option("--mobile", help="Slower heartbeats, for unstable links.")] = False,
+    slowdown: Annotated[
+        float,
+        typer.Option(metavar="FACTOR", min=1.0, help="Compute as slowly as one this many times slower, for trials."),
+    ] = 1.0,
 ) -> None:
     """Train on a device's own samples until the run has ended.
 
@@ -134,11 +146,14 @@ def device(
     from airprune.deployment.device import Device, DeviceSettings
     from airprune.deployment.identity import Role
     from airprune.deployment.own_data import check_source
+    from airprune.errors import UsageError
 
+    if not math.isfinite(slowdown):
+        raise UsageError(f"--slowdown must be a finite number, got {slowdown:g}. Example: --slowdown 4")
     node = _node(kit, Role.DEVICE)
     check_source(data)
     state = _state_folder(state_dir, kit)
-    settings = DeviceSettings(data=data, patience_s=patience, mobile=mobile)
+    settings = DeviceSettings(data=data, patience_s=patience, mobile=mobile, slowdown=slowdown)
     _log_to_stderr()
     _until_the_end(lambda: Device(node, state, settings).run())
 

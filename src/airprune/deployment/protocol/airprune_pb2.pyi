@@ -120,18 +120,28 @@ class Refusal(_message.Message):
     def __init__(self, reason: _Optional[str] = ..., is_final: _Optional[bool] = ...) -> None: ...
 
 class Measured(_message.Message):
-    __slots__ = ("seconds_per_sample", "num_samples", "kernel", "machine", "num_more")
+    __slots__ = ("seconds_per_sample", "num_samples", "kernel", "machine", "num_more", "parts")
     SECONDS_PER_SAMPLE_FIELD_NUMBER: _ClassVar[int]
     NUM_SAMPLES_FIELD_NUMBER: _ClassVar[int]
     KERNEL_FIELD_NUMBER: _ClassVar[int]
     MACHINE_FIELD_NUMBER: _ClassVar[int]
     NUM_MORE_FIELD_NUMBER: _ClassVar[int]
+    PARTS_FIELD_NUMBER: _ClassVar[int]
     seconds_per_sample: float
     num_samples: int
     kernel: str
     machine: str
     num_more: int
-    def __init__(self, seconds_per_sample: _Optional[float] = ..., num_samples: _Optional[int] = ..., kernel: _Optional[str] = ..., machine: _Optional[str] = ..., num_more: _Optional[int] = ...) -> None: ...
+    parts: _containers.RepeatedCompositeFieldContainer[Part]
+    def __init__(self, seconds_per_sample: _Optional[float] = ..., num_samples: _Optional[int] = ..., kernel: _Optional[str] = ..., machine: _Optional[str] = ..., num_more: _Optional[int] = ..., parts: _Optional[_Iterable[_Union[Part, _Mapping]]] = ...) -> None: ...
+
+class Part(_message.Message):
+    __slots__ = ("seconds", "cached_seconds")
+    SECONDS_FIELD_NUMBER: _ClassVar[int]
+    CACHED_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    seconds: float
+    cached_seconds: float
+    def __init__(self, seconds: _Optional[float] = ..., cached_seconds: _Optional[float] = ...) -> None: ...
 
 class Probe(_message.Message):
     __slots__ = ("device", "bytes")
@@ -150,7 +160,7 @@ class Probed(_message.Message):
     def __init__(self, device: _Optional[int] = ..., uplink_bps: _Optional[float] = ...) -> None: ...
 
 class DeviceOrders(_message.Message):
-    __slots__ = ("device", "keep", "weight", "code", "rate_bps", "max_bytes", "last_counted", "planned_compute_s", "planned_uplink_s")
+    __slots__ = ("device", "keep", "weight", "code", "rate_bps", "max_bytes", "last_counted", "planned_compute_s", "planned_uplink_s", "local_steps", "first_trained", "last_trained")
     DEVICE_FIELD_NUMBER: _ClassVar[int]
     KEEP_FIELD_NUMBER: _ClassVar[int]
     WEIGHT_FIELD_NUMBER: _ClassVar[int]
@@ -160,6 +170,9 @@ class DeviceOrders(_message.Message):
     LAST_COUNTED_FIELD_NUMBER: _ClassVar[int]
     PLANNED_COMPUTE_S_FIELD_NUMBER: _ClassVar[int]
     PLANNED_UPLINK_S_FIELD_NUMBER: _ClassVar[int]
+    LOCAL_STEPS_FIELD_NUMBER: _ClassVar[int]
+    FIRST_TRAINED_FIELD_NUMBER: _ClassVar[int]
+    LAST_TRAINED_FIELD_NUMBER: _ClassVar[int]
     device: int
     keep: int
     weight: float
@@ -169,7 +182,10 @@ class DeviceOrders(_message.Message):
     last_counted: int
     planned_compute_s: float
     planned_uplink_s: float
-    def __init__(self, device: _Optional[int] = ..., keep: _Optional[int] = ..., weight: _Optional[float] = ..., code: _Optional[int] = ..., rate_bps: _Optional[float] = ..., max_bytes: _Optional[int] = ..., last_counted: _Optional[int] = ..., planned_compute_s: _Optional[float] = ..., planned_uplink_s: _Optional[float] = ...) -> None: ...
+    local_steps: int
+    first_trained: int
+    last_trained: int
+    def __init__(self, device: _Optional[int] = ..., keep: _Optional[int] = ..., weight: _Optional[float] = ..., code: _Optional[int] = ..., rate_bps: _Optional[float] = ..., max_bytes: _Optional[int] = ..., last_counted: _Optional[int] = ..., planned_compute_s: _Optional[float] = ..., planned_uplink_s: _Optional[float] = ..., local_steps: _Optional[int] = ..., first_trained: _Optional[int] = ..., last_trained: _Optional[int] = ...) -> None: ...
 
 class EdgeRound(_message.Message):
     __slots__ = ("run", "global_round", "edge_round", "round_index", "learning_rate", "deadline_s", "model_digest", "sends_model", "served_weight", "orders", "chunk_sizes", "grace_s", "probes")
@@ -248,7 +264,7 @@ class EdgeReport(_message.Message):
     def __init__(self, run: _Optional[str] = ..., global_round: _Optional[int] = ..., edge_round: _Optional[int] = ..., round_index: _Optional[int] = ..., model_digest: _Optional[str] = ..., outcomes: _Optional[_Iterable[_Union[Outcome, _Mapping]]] = ..., took_s: _Optional[float] = ..., trouble: _Optional[str] = ..., probed: _Optional[_Iterable[_Union[Probed, _Mapping]]] = ...) -> None: ...
 
 class Orders(_message.Message):
-    __slots__ = ("run", "global_round", "edge_round", "round_index", "keep", "code", "learning_rate", "rate_bps", "time_left_s", "model_digest", "last_counted", "max_bytes")
+    __slots__ = ("run", "global_round", "edge_round", "round_index", "keep", "code", "learning_rate", "rate_bps", "time_left_s", "model_digest", "last_counted", "max_bytes", "local_steps", "first_trained", "last_trained")
     RUN_FIELD_NUMBER: _ClassVar[int]
     GLOBAL_ROUND_FIELD_NUMBER: _ClassVar[int]
     EDGE_ROUND_FIELD_NUMBER: _ClassVar[int]
@@ -261,6 +277,9 @@ class Orders(_message.Message):
     MODEL_DIGEST_FIELD_NUMBER: _ClassVar[int]
     LAST_COUNTED_FIELD_NUMBER: _ClassVar[int]
     MAX_BYTES_FIELD_NUMBER: _ClassVar[int]
+    LOCAL_STEPS_FIELD_NUMBER: _ClassVar[int]
+    FIRST_TRAINED_FIELD_NUMBER: _ClassVar[int]
+    LAST_TRAINED_FIELD_NUMBER: _ClassVar[int]
     run: str
     global_round: int
     edge_round: int
@@ -273,7 +292,10 @@ class Orders(_message.Message):
     model_digest: str
     last_counted: int
     max_bytes: int
-    def __init__(self, run: _Optional[str] = ..., global_round: _Optional[int] = ..., edge_round: _Optional[int] = ..., round_index: _Optional[int] = ..., keep: _Optional[int] = ..., code: _Optional[int] = ..., learning_rate: _Optional[float] = ..., rate_bps: _Optional[float] = ..., time_left_s: _Optional[float] = ..., model_digest: _Optional[str] = ..., last_counted: _Optional[int] = ..., max_bytes: _Optional[int] = ...) -> None: ...
+    local_steps: int
+    first_trained: int
+    last_trained: int
+    def __init__(self, run: _Optional[str] = ..., global_round: _Optional[int] = ..., edge_round: _Optional[int] = ..., round_index: _Optional[int] = ..., keep: _Optional[int] = ..., code: _Optional[int] = ..., learning_rate: _Optional[float] = ..., rate_bps: _Optional[float] = ..., time_left_s: _Optional[float] = ..., model_digest: _Optional[str] = ..., last_counted: _Optional[int] = ..., max_bytes: _Optional[int] = ..., local_steps: _Optional[int] = ..., first_trained: _Optional[int] = ..., last_trained: _Optional[int] = ...) -> None: ...
 
 class Upload(_message.Message):
     __slots__ = ("run", "global_round", "edge_round", "round_index", "model_digest", "compute_s", "failure")
@@ -310,7 +332,7 @@ class Receipt(_message.Message):
 class Presence(_message.Message):
     __slots__ = ("devices", "late", "refused")
     class Device(_message.Message):
-        __slots__ = ("device", "seconds_per_sample", "uplink_bps", "rtt_s", "num_samples", "kernel", "machine")
+        __slots__ = ("device", "seconds_per_sample", "uplink_bps", "rtt_s", "num_samples", "kernel", "machine", "parts")
         DEVICE_FIELD_NUMBER: _ClassVar[int]
         SECONDS_PER_SAMPLE_FIELD_NUMBER: _ClassVar[int]
         UPLINK_BPS_FIELD_NUMBER: _ClassVar[int]
@@ -318,6 +340,7 @@ class Presence(_message.Message):
         NUM_SAMPLES_FIELD_NUMBER: _ClassVar[int]
         KERNEL_FIELD_NUMBER: _ClassVar[int]
         MACHINE_FIELD_NUMBER: _ClassVar[int]
+        PARTS_FIELD_NUMBER: _ClassVar[int]
         device: int
         seconds_per_sample: float
         uplink_bps: float
@@ -325,7 +348,8 @@ class Presence(_message.Message):
         num_samples: int
         kernel: str
         machine: str
-        def __init__(self, device: _Optional[int] = ..., seconds_per_sample: _Optional[float] = ..., uplink_bps: _Optional[float] = ..., rtt_s: _Optional[float] = ..., num_samples: _Optional[int] = ..., kernel: _Optional[str] = ..., machine: _Optional[str] = ...) -> None: ...
+        parts: _containers.RepeatedCompositeFieldContainer[Part]
+        def __init__(self, device: _Optional[int] = ..., seconds_per_sample: _Optional[float] = ..., uplink_bps: _Optional[float] = ..., rtt_s: _Optional[float] = ..., num_samples: _Optional[int] = ..., kernel: _Optional[str] = ..., machine: _Optional[str] = ..., parts: _Optional[_Iterable[_Union[Part, _Mapping]]] = ...) -> None: ...
     DEVICES_FIELD_NUMBER: _ClassVar[int]
     LATE_FIELD_NUMBER: _ClassVar[int]
     REFUSED_FIELD_NUMBER: _ClassVar[int]

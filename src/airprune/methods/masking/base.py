@@ -35,6 +35,9 @@ class SubModel:
         for none.
       first_trained: number of the lowest layer that is trained, in the model's order (`Tensor.layer`). Below it nothing
         moves in this round, biases and buffers included, and no backward pass is computed.
+      last_trained: number of the highest layer that is trained, likewise; None: the top. The backward pass goes through
+        the layers above it, whose own gradients are not computed.
+      frozen_bits: bits per weight at which the layers that are not trained are computed; None: as they are.
     """
 
     sent: Array | None = None
@@ -50,6 +53,13 @@ class SubModel:
     report: Mapping[str, Array] = field(default_factory=dict)
     collect: int = 0
     first_trained: int = 0
+    last_trained: int | None = None
+    frozen_bits: int | None = None
+
+    @property
+    def freezes(self) -> bool:
+        """True if some layers are not trained."""
+        return self.first_trained != 0 or self.last_trained is not None
 
 
 WHOLE = SubModel()

@@ -11,7 +11,7 @@ from functools import cached_property
 import numpy as np
 
 from airprune.components.component import Array, LocalComponent
-from airprune.planning import Plan
+from airprune.planning import MeasuredWork, Plan
 from airprune.planning.edges import EdgeGroups
 
 
@@ -25,10 +25,12 @@ class Candidates:
       rates_bps: some of these devices → their r_n of this round, computed for them alone.
       num_samples: D_n.
       rng: a stream of the component's own, the same for every edge and scheme.
-      memory: the component's slots; read-only.
+      memory: the slots of the selection, the weighting and the scheme; read-only.
       block_rates_bps: (devices, number of blocks) → their full-band rates with the gain of each block of the band,
         for schemes that assign blocks.  [num_devices, num_blocks]
+      plans_work: True if local steps and trained parts are planned.
       device_names, edge_names: of the whole network by their numbers, for people; empty: the numbers.
+      work: times of their work, where real devices have measured them.
     """
 
     device: Array
@@ -39,8 +41,10 @@ class Candidates:
     rng: np.random.Generator
     memory: Mapping[str, Array] = field(default_factory=dict)
     block_rates_bps: Callable[[Array, int], Array] | None = None
+    plans_work: bool = False
     device_names: Sequence[str] = ()
     edge_names: Sequence[str] = ()
+    work: MeasuredWork | None = None
 
     @cached_property
     def full_band_rate_bps(self) -> Array:

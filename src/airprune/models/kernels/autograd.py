@@ -136,7 +136,7 @@ class MinibatchLoss:
         return replace(part, features=Features(samples, (found, values)))
 
     def _frozen_by(self, part: TrainedPart) -> Frozen:
-        key = part.tensors, part.first_trained
+        key = part.tensors, part.first_trained, part.last_trained
         if key not in self._frozen:
             self._frozen[key] = Frozen((self.twin or self.model).module, self.model.parts, part)
         return self._frozen[key]

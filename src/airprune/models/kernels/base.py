@@ -41,17 +41,19 @@ class TrainedPart:
     Attributes:
       tensors: of each tensor in `model.parts`, whether it is trained. Nothing goes back below the lowest.
       first_trained: number of the layer below which everything is frozen, buffers included; 0: nothing is.
+      last_trained: number of the layer above which everything is frozen, likewise; None: nothing is.
       features: kept inputs of that layer; None if they are computed in every step.
     """
 
     tensors: tuple[bool, ...]
     first_trained: int = 0
     features: Features | None = None
+    last_trained: int | None = None
 
     @property
     def kind(self) -> tuple[object, ...]:
         """Equal for parts whose gradients can be computed together."""
-        return self.tensors, self.first_trained, self.features is None
+        return self.tensors, self.first_trained, self.last_trained, self.features is None
 
 
 def visited_again(batches: Sequence[Array]) -> Array | None:

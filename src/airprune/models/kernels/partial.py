@@ -35,7 +35,8 @@ _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_
 class Frozen:
     """Holds still what a part does not train: tensors without gradients, layers that behave as in evaluation.
 
-    The latter are those below the part's first layer: normalisation takes their running means, which do not move.
+    The latter are those below the part's first layer and above its last: normalisation takes their running means, which
+    do not move.
     """
 
     def __init__(self, module: nn.Module, parts: Sequence[Part], part: TrainedPart) -> None:
@@ -43,7 +44,9 @@ class Frozen:
         pairs = zip(parts, part.tensors, strict=True)
         frozen = [tensors[own.name] for own, is_trained in pairs if own.name in tensors and not is_trained]
         self._tensors = [tensor for tensor in frozen if tensor.requires_grad]
-        owners = {own.name.rpartition(".")[0] for own in parts if own.layer < part.first_trained}
+        last = max(own.layer for own in parts) if part.last_trained is None else part.last_trained
+        outside = [own for own in parts if not part.first_trained <= own.layer <= last]
+        owners = {own.name.rpartition(".")[0] for own in outside}
         self._layers = [module.get_submodule(owner) for owner in sorted(owners)]
 
     @contextmanager

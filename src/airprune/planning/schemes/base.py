@@ -79,6 +79,7 @@ class Scheme(Component):
             blocking=allocation.blocking,
             local_steps=allocation.local_steps,
             first_trained=allocation.first_trained,
+            last_trained=allocation.last_trained,
             compute_s=_unless(no_plan, allocation.compute_s),
             sent_weights=_unless(no_plan, allocation.sent_weights),
             value=allocation.value,
@@ -104,6 +105,7 @@ class Allocation:
     blocking: Array | None = None
     local_steps: Array | None = None
     first_trained: Array | None = None
+    last_trained: Array | None = None
     compute_s: Array | None = None
     sent_weights: Array | None = None
     value: Array | None = None

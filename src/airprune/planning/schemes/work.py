@@ -11,10 +11,12 @@ from typing import Annotated, ClassVar
 import numpy as np
 from pydantic import Field
 
+from airprune.planning.deadline import auto_work_deadline_s
 from airprune.planning.plan import Plan, Status
 from airprune.planning.problem import PlanProblem
 from airprune.planning.schemes.air_budget import AirBudget
-from airprune.planning.schemes.base import Allocation, Scheme, status_of_box
+from airprune.planning.schemes.base import Allocation, status_of_box
+from airprune.planning.schemes.work_scheme import WorkScheme
 from airprune.planning.tradeoff import ROUNDING_MARGIN
 from airprune.planning.work import plan_work
 from airprune.settings.section import MAX_COUNT, Count, Positive
@@ -22,14 +24,13 @@ from airprune.settings.section import MAX_COUNT, Count, Positive
 Array = np.ndarray
 
 
-class Work(Scheme):
+class Work(WorkScheme):
     """Maximises the progress of a round over trained parts, local steps, compression levels and shares."""
 
     name = "work"
     summary = "trained part, local steps, bits per weight and bandwidth share together: most progress in the deadline"
     source = "own; parts as in TimelyFL and CoCoFL, unequal steps as in FedProx"
     chooses_codes = True
-    chooses_work = True
     fully_open: ClassVar = {"parts": False, "max_epochs": 1}  # as train.local_epochs
 
     parts: bool = Field(
@@ -48,6 +49,21 @@ class Work(Scheme):
         default=True,
         description="devices take turns to train every layer where too few would; false: those whom it costs the least",
     )
+
+    @property
+    def most_epochs(self) -> int:
+        return self.max_epochs
+
+    @property
+    def half_progress_epochs(self) -> float | None:
+        return self.half_epochs
+
+    def parts_of(self, layers: Array) -> tuple[Array, None]:
+        """Returns the model without its lowest layers, none to all but one; without `parts` the whole alone."""
+        return np.array([0, *(layers[1:] if self.parts else ())], dtype=np.int64), None
+
+    def best_deadline_s(self, problem: PlanProblem, beside_s: Array | float = 0.0) -> float:
+        return auto_work_deadline_s(problem, self.draft, coverage=self.coverage, beside_s=beside_s)
 
     def allocate(self, problem: PlanProblem) -> Allocation:
         """Chooses one option per device, exactly on small edges; what is left of the bandwidth goes to all of them.

@@ -51,6 +51,7 @@ class TrainTask(Task):
       code: the compression level that each sends with, if the planner has chosen.
       local_steps: after which each stops, where that is not as in every round.
       first_trained: the lowest layer that each trains; None: all train the whole model.
+      last_trained: the highest one; None: the top for all.
       work: ‖a_n‖₁ of each, see `gradients_in_update`, where the edge's aggregation counts by it.
       group: the device that uploads for each, if some upload for others: what each group has sent is then reported.
       time_left_s: until the deadline, as planned, for training loops.
@@ -68,6 +69,7 @@ class TrainTask(Task):
     code: tuple[int, ...] | None = None
     local_steps: tuple[int, ...] | None = None
     first_trained: tuple[int, ...] | None = None
+    last_trained: tuple[int, ...] | None = None
     work: tuple[float, ...] | None = None
     group: tuple[int, ...] | None = None
     time_left_s: float | None = None
@@ -98,6 +100,7 @@ class TrainTask(Task):
             code=None if self.code is None else some(self.code),
             local_steps=None if self.local_steps is None else some(self.local_steps),
             first_trained=None if self.first_trained is None else some(self.first_trained),
+            last_trained=None if self.last_trained is None else some(self.last_trained),
             work=None if self.work is None else some(self.work),
             group=None if self.group is None else some(self.group),
         )
@@ -205,6 +208,7 @@ def _group(run: Experiment, at: Place, state: RunState, plan: RoundPlan, edge: i
             group=None if planned.relay is None else tuple(planned.device[planned.relay.head[chunk]].tolist()),
             local_steps=None if steps is None else tuple(steps[chunk].tolist()),
             first_trained=None if planned.first_trained is None else tuple(planned.first_trained[chunk].tolist()),
+            last_trained=None if planned.last_trained is None else tuple(planned.last_trained[chunk].tolist()),
             work=None if work is None else tuple(work[chunk].tolist()),
             learning_rate=at.learning_rate,
             global_round=at.global_round,

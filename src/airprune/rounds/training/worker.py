@@ -241,4 +241,5 @@ def _orders(task: TrainTask, number: int) -> Orders:
         memory={name: rows[number] for name, rows in task.memory.items()} if task.memory else NOTHING,
         first_trained=0 if task.first_trained is None else task.first_trained[number],
         time_left_s=task.time_left_s,
+        last_trained=None if task.last_trained is None else task.last_trained[number],
     )

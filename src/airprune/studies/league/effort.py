@@ -62,7 +62,7 @@ def _rounds_within(scenario: Scenario, time_s: float) -> int:
     """Returns the number of global rounds that fit; deadlines that methods choose by themselves are not known yet."""
     given_s = scenario.plan.deadline_s
     round_s = _AUTO_S if isinstance(given_s, str) else given_s
-    return max(1, min(scenario.rounds.global_rounds, round(time_s / (round_s * scenario.rounds.edge_rounds))))
+    return max(1, min(scenario.rounds.global_rounds, round(time_s / (round_s * max(scenario.edge_rounds_of)))))
 
 
 @dataclass

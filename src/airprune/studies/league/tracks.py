@@ -173,7 +173,7 @@ class Track:
         changed = changed.with_values(self.settings(changed))
         if not self.is_timed:
             return changed.with_("rounds.global_rounds", changed.rounds.global_rounds * self.rounds_factor)
-        time_s = changed.rounds.global_rounds * changed.rounds.edge_rounds * deadline_s(changed)
+        time_s = changed.rounds.global_rounds * max(changed.edge_rounds_of) * deadline_s(changed)
         return changed.with_values({"stop.time_s": time_s, "rounds.global_rounds": _MOST_ROUNDS})
 
     def time_s(self, base: Scenario) -> float | None:

@@ -6,7 +6,7 @@
     2. The method's own main setting (`Recipe.knob`) at that rate: two other values challenge its own. A method without
        one has as many challengers: two rates between the best and the second best.
     3. On a timed track, where the deadline decides how often models are averaged: a half and a quarter of the deadline
-       challenge it, for methods that plan by a given one.
+       challenge it, for methods that plan by a given one; devices that cannot meet it then sit out.
 
 A challenger runs on seed 100. The best of them, if it is better there, also runs on seeds 101 and 102, and is taken if
 its mean of three is higher. A race has at most `MAX_RUNS` runs, for every method the same.
@@ -127,7 +127,7 @@ def tuning_of(
     try:
         knobs = _run(race, [scenario.train.learning_rate] if RATE in fixed else rates, knob, prior is None)
         if is_timed:
-            knobs = _challenged(race, knobs, [{**knobs, DEADLINE: value} for value in shorter_s(scenario)])
+            knobs = _challenged(race, knobs, [{**knobs, **sooner} for sooner in shorter_deadlines(scenario)])
     except _Waits:
         knobs = None
     found = Tuning(tried=race.tried, wanted=race.wanted, knobs=knobs)
@@ -153,6 +153,8 @@ def knobs_text(knobs: Knobs) -> str:
 
 
 def _value_text(value: Any) -> str:
+    if isinstance(value, str):
+        return value
     return f"{value:g}" if isinstance(value, int | float) else "/".join(f"{one:g}" for one in value)
 
 
@@ -170,12 +172,12 @@ def knob_of(scenario: Scenario, fixed: Collection[str] = ()) -> Knob | None:
     return recipe.knob if all(mine.get(key) == usual.get(key) for key in keys) else None
 
 
-def shorter_s(scenario: Scenario) -> list[float]:
+def shorter_deadlines(scenario: Scenario) -> list[Knobs]:
     """Returns a half and a quarter of the deadline; nothing for a method that does not plan by a given one."""
     given_s = scenario.plan.deadline_s
     if isinstance(given_s, str) or scenario.plan.scheme in WHOLE_MODELS:
         return []
-    return [given_s / 2, given_s / 4]
+    return [{DEADLINE: given_s / part} for part in (2, 4)]
 
 
 def around(rate: float) -> list[float]:

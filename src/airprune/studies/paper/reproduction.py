@@ -3,7 +3,8 @@
 runs/<hash>/         every run once, however many figures need it; interrupted ones resume
 fig2.csv …           tidy tables, from which figures and verdicts are made
 fig2.png, .pdf, .svg figures (one per preset if there are several)
-claims.json          verdicts, with numbers and reasons
+fig2.tex …           the same tables for LaTeX, unless they are curves
+claims.json, .tex    verdicts, with numbers and reasons
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from matplotlib.figure import Figure
 from airprune.engines.machine import num_cores
 from airprune.results.bound import departures_of
 from airprune.results.figures.curves import figure_files, save_figure
+from airprune.results.latex import tabular
 from airprune.results.tidy import Rows, read_rows, select, values, write_rows
 from airprune.runs.layout import RunFolder
 from airprune.scenario.model_shape import shape_of
@@ -30,8 +32,12 @@ from airprune.studies.paper.claim import PaperClaim, Tables
 from airprune.studies.paper.profiles import Profile
 from airprune.studies.paper.training import TrainingFigure, run_path
 from airprune.tables import write_text_atomic
+from airprune.text import MISSING, number
 
 PLACEMENTS = 40
+# Longer tables are curves, for figures.
+_MOST_LINES = 60
+_ROUNDING = 1e-12
 CLAIMS: tuple[PaperClaim, ...] = tuple(
     claim
     for module in (fig2, fig3, table2, fig4, fair, to_target, fig5, fig6, frozen, bound, errata)
@@ -95,8 +101,11 @@ class Reproduction:
         written = []
         for name, make in artefact.tables.items():
             path = self.out / f"{name}.csv"
-            write_rows(path, make(self))
+            rows = make(self)
+            write_rows(path, rows)
             written.append(path)
+            if 0 < len(rows) <= _MOST_LINES:
+                written.append(_write_latex(self.out / f"{name}.tex", artefact.title, rows))
         if artefact.draw is None:
             return written
         tables = {name: read_rows(self.out / f"{name}.csv") for name in artefact.tables}
@@ -111,6 +120,25 @@ class Reproduction:
             save_figure(artefact.draw(mine, caption), *paths)
             written += paths
         return written
+
+
+def _write_latex(path: Path, title: str, rows: Rows) -> Path:
+    """Writes rows as a table for LaTeX: numbers to four digits, the headings as in the CSV file."""
+    headings = list(rows[0])
+    words = [name for name in headings if any(isinstance(row[name], str) for row in rows)]
+    cells = [[_cell(row[name]) for name in headings] for row in rows]
+    about = f"% {title}. Needs \\usepackage{{booktabs}}."
+    text = "\n".join([about, *tabular(headings, cells, words=words)]) + "\n"
+    write_text_atomic(path, text, follow_link=False)
+    return path
+
+
+def _cell(value: Any) -> str:
+    if value is None or value == "":
+        return MISSING
+    if isinstance(value, str):
+        return value
+    return number(float(value) if abs(value) > _ROUNDING else 0.0, ".4g")
 
 
 def _of_preset(rows: Rows, preset: str | None) -> Rows:
@@ -234,4 +262,8 @@ def write_claims(folder: Path) -> list[dict[str, Any]]:
         json.dumps(found, indent=2, ensure_ascii=False, allow_nan=False) + "\n",
         follow_link=False,
     )
+    if found:
+        kept = {"where": "where", "claim": "text", "preset": "preset", "verdict": "verdict", "why": "reason"}
+        rows = [{name: str(one.get(key, "")) for name, key in kept.items()} for one in found]
+        _write_latex(folder / "claims.tex", "Claims of the paper and their verdicts", rows)
     return found

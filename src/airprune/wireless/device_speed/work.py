@@ -45,12 +45,18 @@ class LayerWork:
         """True if its output is the same in all steps of a round, where layers from `first_trained` on are trained."""
         return max(self.number, self.fed_by) < first_trained
 
-    def step(self, first_trained: int) -> float:
-        """Forward, the weight gradient if it is trained, and the input gradient if something below it is."""
-        if first_trained == 0:
+    def step(self, first_trained: int, last_trained: int | None = None, *, frozen_forward: float = 1.0) -> float:
+        """Forward, the weight gradient if it is trained, and the input gradient if something below it is.
+
+        Args:
+          frozen_forward: cost of an operation in the forward pass of a layer that is not trained, as a share.
+        """
+        if first_trained == 0 and last_trained is None:
             return self.total
-        weight_gradient = self.weight_gradient if self.number >= first_trained else 0.0
-        return self.forward + weight_gradient + (self.input_gradient if self.fed_by >= first_trained else 0.0)
+        is_trained = self.number >= first_trained and (last_trained is None or self.number <= last_trained)
+        forward = self.forward if is_trained else self.forward * frozen_forward
+        weight_gradient = self.weight_gradient if is_trained else 0.0
+        return forward + weight_gradient + (self.input_gradient if self.fed_by >= first_trained else 0.0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,13 +89,21 @@ class ModelWork:
     def prunable_weight_gradients(self) -> float:
         return sum(layer.weight_gradient for layer in self.layers if layer.prunable)
 
-    def step_flops(self, first_trained: int = 0, *, from_features: bool = False) -> float:
-        """FLOPs of one sample in a local step that trains the layers from `first_trained` on.
+    def step_flops(
+        self,
+        first_trained: int = 0,
+        last_trained: int | None = None,
+        *,
+        frozen_forward: float = 1.0,
+        from_features: bool = False,
+    ) -> float:
+        """FLOPs of one sample in a local step that trains the layers from `first_trained` on, up to `last_trained`.
 
         Args:
+          frozen_forward: cost of an operation in the forward pass of the others, as a share.
           from_features: whether the outputs of the layers below are known, from an earlier epoch of the round.
         """
-        flops = sum(layer.step(first_trained) for layer in self.layers)
+        flops = sum(layer.step(first_trained, last_trained, frozen_forward=frozen_forward) for layer in self.layers)
         return flops - self.frozen_forward(first_trained) if from_features else flops
 
     def frozen_forward(self, first_trained: int) -> float:
