@@ -9,7 +9,7 @@ import re
 from pathlib import Path
 from typing import Any, get_type_hints
 
-from airprune.data import DATASETS
+from airprune.data import DATASETS, PARTITIONS
 from airprune.json_types import JsonRecord
 from airprune.methods import METHODS
 from airprune.methods.masking import MASKINGS
@@ -37,6 +37,7 @@ LISTS = {
     "radio.path_loss": PATH_LOSS,
     "model.name": MODELS,
     "data.name": DATASETS,
+    "data.partition": PARTITIONS,
     "train.kernel": ("auto", *KERNELS),
     "train.loss": LOSSES,
     "train.metric": ("auto", *(name for name in METRICS if not METRICS[name].is_vector)),

@@ -368,6 +368,19 @@ _SETTINGS: dict[str, Case] = {
     ),
     "own-loss-and-metric": Case({}, own_loss_and_metric),
     "adam-weight-decay": Case({"train.optimizer": "adam", "train.weight_decay": 0.1, "train.momentum": 0.5}),
+    "adamw-warm-up": Case(
+        {
+            "method": "frozen-pruning",
+            "train.optimizer": "adamw",
+            "train.weight_decay": 0.1,
+            "train.schedule": "warm-up",
+            "train.schedule_unit": "step",
+        }
+    ),
+    "torch-optimiser": Case({"train.optimizer": "torch", "train.torch.kind": "RMSprop", "train.learning_rate": 0.002}),
+    "clipped": Case({"train.clip_gradient_norm": 0.5, "train.clip_gradient_value": 0.1, "train.weight_decay": 0.01}),
+    "distilled": Case({"train.loop": "distilled", "train.schedule": "cosine", "train.schedule_unit": "edge"}),
+    "augmented": Case({"train.augmentation": "images", "train.images.noise": 0.1}),
     "failing-device": Case(
         {"engine.on_device_failure": "drop-device", "method": "scaffold", "compression.name": "top-k"},
         model_that_fails_on_a_sample,

@@ -12,11 +12,13 @@ from airprune.components.component import paper_shape
 from airprune.engines.serial import SerialEngine
 from airprune.methods.aggregation import AGGREGATIONS
 from airprune.methods.compression.base import Wire, transmit
+from airprune.methods.optimisers.base import StepSettings
+from airprune.methods.optimisers.sgd import Sgd
 from airprune.planning import PlanProblem
 from airprune.rounds.experiment import Experiment
 from airprune.rounds.messages import Broadcast
 from airprune.rounds.method import Method
-from airprune.rounds.optimisers import gradients_in_update, sgd
+from airprune.rounds.optimisers import gradients_in_update
 from airprune.rounds.sums import add_child
 from airprune.rounds.training import chunks
 from airprune.rounds.training.chunks import TrainTask
@@ -210,9 +212,9 @@ def test_the_gradients_in_an_update_with_momentum_are_those_of_the_authors_recur
 
 
 def test_the_gradients_in_an_update_are_what_sgd_makes_of_ones():
-    weights, step = np.zeros(1), sgd(0.5, 0.9, 0.0)
+    weights, step = np.zeros(1), Sgd().begin(StepSettings(learning_rate=0.5, momentum=0.9))
     for count in range(1, 6):
-        step(weights, np.ones(1))
+        step(weights, np.ones(1), 0.5)
         assert -weights[0] / 0.5 == pytest.approx(float(gradients_in_update("sgd", 0.9, count)), rel=1e-12)
 
 

@@ -6,11 +6,13 @@ import torch
 from torch.nn import functional as F
 
 from airprune.methods.masking.base import Masking, SubModel
+from airprune.methods.optimisers import OPTIMISERS
+from airprune.methods.optimisers.base import StepSettings
 from airprune.models.catalogue import MLP
+from airprune.models.layout import Part
 from airprune.rounds.device import device_round
 from airprune.rounds.local import Device, Streams
 from airprune.rounds.messages import Broadcast, Orders
-from airprune.rounds.optimisers import OPTIMISERS
 from support.one_device import device
 
 
@@ -23,7 +25,7 @@ def train(one: Device, keep: int, received: np.ndarray | None = None, seed: int 
 
 @pytest.mark.parametrize("optimizer", sorted(OPTIMISERS))
 def test_momentum_and_decay_never_move_a_pruned_weight(optimizer):
-    one = device(optimizer=optimizer, momentum=0.9, weight_decay=0.1)
+    one = device(optimizer=OPTIMISERS[optimizer](), momentum=0.9, weight_decay=0.1)
     _, result = train(one, keep=300)
     pruned = result.state[one.model.prunable][~result.mask]
     assert len(pruned) == one.model.prunable_weights - 300
@@ -69,7 +71,8 @@ def test_the_literal_reading_of_eq_2_freezes_the_first_mask():
     one.model.load(masked_start)
     one.gradient(np.arange(60))
     one.model.gradient[one.model.prunable] *= multiplier
-    OPTIMISERS["sgd"](0.05, 0.0, 0.0)(one.model.state_array[: one.model.num_parameters], one.model.gradient_array)
+    weights = one.model.state_array[: one.model.num_parameters]
+    OPTIMISERS["sgd"]().begin(StepSettings(learning_rate=0.05))(weights, one.model.gradient_array, 0.05)
     literal_importance = np.abs(one.model.state[one.model.prunable].numpy() - before)
     assert np.all(literal_importance[~mask] == 0.0)  # … masked training cannot
     assert set(np.flatnonzero(literal_importance)) <= set(np.flatnonzero(mask))
@@ -93,21 +96,27 @@ def test_one_plain_step_is_eq_8():
     np.testing.assert_allclose(result.state[: one.model.num_parameters], expected, rtol=1e-5, atol=1e-7)  # float32
 
 
-@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
+OPTIONS = {"sgd": {"momentum": 0.9}, "adam": {}, "adamw": {"weight_decay": 0.01}, "torch": {"momentum": 0.9}}
+
+
+@pytest.mark.parametrize("optimizer", sorted(OPTIMISERS))
 def test_steps_equal_torch_optim(optimizer):
     rng = np.random.default_rng(0)
     weights = torch.from_numpy(rng.normal(size=50))
     reference = torch.nn.Parameter(weights.clone())
     kind = {
-        "sgd": lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9, weight_decay=0.01),
-        "adam": lambda p: torch.optim.Adam(p, lr=0.1, weight_decay=0.01),
+        "sgd": lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9),
+        "adam": lambda p: torch.optim.Adam(p, lr=0.1),
+        "adamw": lambda p: torch.optim.AdamW(p, lr=0.1, weight_decay=0.01),
+        "torch": lambda p: torch.optim.RMSprop(p, lr=0.1, momentum=0.9),
     }[optimizer]([reference])
-    step = OPTIMISERS[optimizer](0.1, 0.9 if optimizer == "sgd" else 0.0, 0.01)
+    settings = StepSettings(learning_rate=0.1, tensors=[Part("w", 0, (50,))], **OPTIONS[optimizer])
+    step = OPTIMISERS[optimizer]().begin(settings)
     for _ in range(5):
         gradient = rng.normal(size=50)
         reference.grad = torch.from_numpy(gradient.copy())
         kind.step()
-        step(weights.numpy(), gradient)
+        step(weights.numpy(), gradient, 0.1)
     torch.testing.assert_close(weights, reference.detach(), rtol=1e-12, atol=1e-12)
 
 
@@ -142,10 +151,10 @@ def test_frozen_and_zeroed_choose_the_same_weights():
 @pytest.mark.parametrize("optimizer", sorted(OPTIMISERS))
 def test_a_pull_to_the_received_model_never_moves_what_may_not_move(optimizer):
     choices = {"masking__name": "frozen", "objective__name": "prox", "objective__prox__mu": 10.0}
-    one = device(choices=choices, optimizer=optimizer, weight_decay=0.1)
+    one = device(choices=choices, optimizer=OPTIMISERS[optimizer](), weight_decay=0.1)
     start, result = train(one, keep=300)
     assert np.any(result.state[one.model.prunable][result.mask] != start[one.model.prunable][result.mask])
-    plain = device(choices={"masking__name": "frozen"}, optimizer=optimizer, weight_decay=0.1)
+    plain = device(choices={"masking__name": "frozen"}, optimizer=OPTIMISERS[optimizer](), weight_decay=0.1)
     away = [np.abs(r.state - start)[: one.model.num_parameters] for r in (result, train(plain, keep=300)[1])]
     sent = np.ones(one.model.num_parameters, dtype=bool)
     sent[one.model.prunable] = result.mask

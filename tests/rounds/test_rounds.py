@@ -19,7 +19,8 @@ from airprune.rounds.experiment import Experiment
 from airprune.rounds.local import Streams
 from airprune.rounds.messages import Broadcast, Orders
 from airprune.rounds.method import Method
-from airprune.rounds.state import RunState, learning_rate_at
+from airprune.rounds.rates import round_rate
+from airprune.rounds.state import RunState
 from airprune.rounds.training.chunks import distinct_pairs
 from airprune.runs.driver import InProcess
 from airprune.simulation import run_rounds
@@ -355,10 +356,8 @@ def test_data_weighted_averages_favour_devices_with_more_samples():
     [("constant", [0.1] * 4), ("step", [0.1, 0.1, 0.05, 0.05]), ("cosine", [0.1, 0.0853553, 0.05, 0.0146447])],
 )
 def test_learning_rate_schedules(schedule, expected):
-    rates = [
-        learning_rate_at(q, base=0.1, schedule=schedule, global_rounds=4, step_every=2, step_factor=0.5)
-        for q in range(4)
-    ]
+    train = tiny_scenario(train__learning_rate=0.1, train__schedule=schedule, train__step_every=2).train
+    rates = [round_rate(train, global_round=q, global_rounds=4) for q in range(4)]
     assert rates == pytest.approx(expected, rel=1e-5)  # digits given
 
 

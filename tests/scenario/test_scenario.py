@@ -199,7 +199,7 @@ COUPLED = {
     "network.flat_outer_m", "network.cpu_hz", "network.cpu_hz_max", "radio.noise_power_dbm", "radio.noise_figure_db",
     "radio.noise_density_dbm_per_hz", "radio.path_loss", "plan.scheme", "plan.min_pruning_ratio",
     "plan.max_pruning_ratio", "rounds.edge_rounds", "method", "train.kernel", "train.loss", "train.metric", *CHOICES,
-    "evaluation.metrics",
+    "evaluation.metrics", "data.partition",
     "clock.compute", "clock.board", "clock.cores", "clock.flops_per_cycle", "clock.profile",
     "privacy.noise_multiplier",
 }  # fmt: skip
@@ -434,6 +434,12 @@ OTHER_VALUES = {  # where the generic change below breaks a rule or needs a file
     "aggregation.vote.rate": 0.01,
     "aggregation.group-vote.rate": 0.01,
     "train.local_steps": 7,
+    "train.clip_gradient_norm": 1.0,
+    "train.clip_gradient_value": 1.0,
+    "train.warm-up.then": "cosine",
+    "train.torch.kind": "NAdam",
+    "data.partition": "shards",
+    "network.cpu_kinds_hz": [1e9, 2e9],
     **{
         f"{section}.{key}": value
         for section in ("compression", "backhaul")

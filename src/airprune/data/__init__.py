@@ -7,6 +7,7 @@ partition       the samples of each device, IID or non-IID
 draw_samples    the same for more devices than samples
 """
 
+from airprune.data.base import Partition, PartitionTask
 from airprune.data.catalog import DATASETS, dataset_named, fetch_dataset, load_dataset
 from airprune.data.convert import as_dataset, standardized
 from airprune.data.dataset import Dataset
@@ -29,6 +30,8 @@ __all__ = [
     "save_shared",
     "share",
     "PARTITIONS",
+    "Partition",
+    "PartitionTask",
     "partition",
     "partition_table",
     "draw_samples",

@@ -5,19 +5,26 @@ from __future__ import annotations
 from pathlib import Path
 
 from airprune.checks import whole_number
-from airprune.data import cifar10, fashion_mnist, glyphs, mnist, shakespeare
+from airprune.components.registry import Registry
 from airprune.data.dataset import Dataset
 from airprune.data.entry import DatasetEntry, LoadOptions
-from airprune.errors import InvalidValue, UnknownName, WorkFailed
+from airprune.errors import InvalidValue, WorkFailed
 
-DATASETS: dict[str, DatasetEntry] = {
-    module.ENTRY.name: module.ENTRY for module in (mnist, fashion_mnist, cifar10, glyphs, shakespeare)
-}
+DATASETS: Registry[DatasetEntry] = Registry(
+    "datasets",
+    {
+        "mnist": "airprune.data.mnist:ENTRY",
+        "fashion-mnist": "airprune.data.fashion_mnist:ENTRY",
+        "cifar-10": "airprune.data.cifar10:ENTRY",
+        "glyphs": "airprune.data.glyphs:ENTRY",
+        "shakespeare": "airprune.data.shakespeare:ENTRY",
+    },
+)
 
 
 def dataset_named(name: str) -> DatasetEntry:
     if name not in DATASETS:
-        raise UnknownName("dataset", name, DATASETS)
+        raise DATASETS.unknown(name, "dataset")
     return DATASETS[name]
 
 

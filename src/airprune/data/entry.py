@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -58,6 +59,36 @@ class DatasetEntry:
     find: Callable[[Path | None], Path | None] | None = None
     fetch: Callable[[Path | None], tuple[Path, str]] | None = None
     has_owners: bool = False
+
+    @classmethod
+    def of(cls, name: str, data: Any, *, summary: str = "a data set of a script", seed: int = 0) -> DatasetEntry:
+        """Returns the entry of samples in memory, for `register`: anything that `as_dataset` takes."""
+        from airprune.data.convert import as_dataset
+
+        whole = as_dataset(data, seed=seed, targets="any")
+
+        def load(options: LoadOptions) -> Dataset:
+            train, test = places(options, len(whole.train_y), len(whole.test_y))
+            return Dataset(
+                name=name,
+                train_x=whole.train_x[train],
+                train_y=whole.train_y[train],
+                test_x=whole.test_x[test],
+                test_y=whole.test_y[test],
+                num_classes=whole.num_classes,
+            )
+
+        return cls(
+            name=name,
+            summary=summary,
+            num_train=len(whole.train_y),
+            num_test=len(whole.test_y),
+            max_train=len(whole.train_y),
+            max_test=len(whole.test_y),
+            num_classes=whole.num_classes,
+            feature_shape=whole.train_x.shape[1:],
+            load=load,
+        )
 
     @property
     def needs_files(self) -> bool:

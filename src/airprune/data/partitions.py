@@ -6,18 +6,19 @@ holders' sizes and the classes' supplies; then the samples themselves, by a shuf
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from airprune.checks import FloatArray, quantity, whole_number
+from airprune.components.registry import Registry
+from airprune.data.base import Partition, PartitionTask
 from airprune.data.holdings import IntArray, Partitioned
-from airprune.errors import InvalidValue, UnknownName
+from airprune.errors import InvalidValue
 from airprune.randomness import rng_for
 
-PARTITIONS: dict[str, str] = {
+_SUMMARIES = {
     "iid": "IID: every device holds a random share",
     "shards": "non-IID: every device holds a few classes",
     "dirichlet": "non-IID: every device mixes the classes by Dirichlet(α)",
@@ -25,6 +26,14 @@ PARTITIONS: dict[str, str] = {
     "edge-non-iid": "non-IID edges: every edge holds a few classes, its devices random shares of them",
     "natural": "non-IID as collected: every device holds all samples of one owner, or of several",
 }
+
+
+def _listed(name: str, summary: str) -> Partition:
+    by_class = name not in ("iid", "natural")
+    return Partition(name=name, summary=summary, assign=_ASSIGN.get(name), by_class=by_class)
+
+
+PARTITIONS: Registry[Partition] = Registry("partitions", _SUMMARIES, _listed)
 
 _SWEEPS = 500
 
@@ -72,8 +81,10 @@ def partition(
     if kind == "natural":
         return _natural(owner, num_devices, num_samples, size_spread, seed, owner_order)
     sizes = _sizes(num_samples, size_weights(num_devices, size_spread, seed))
-    task = _Task(class_of, num_classes, edge_of, sizes, seed, classes_per_device, alpha)
-    holdings = _holdings(_ASSIGN[kind](task), num_devices)
+    task = PartitionTask(class_of, num_classes, edge_of, sizes, seed, classes_per_device, alpha)
+    assign = PARTITIONS[kind].assign
+    assert assign is not None
+    holdings = _holdings(_checked_devices(kind, assign(task), task), num_devices)
     empty = np.flatnonzero(holdings.sizes == 0)
     if len(empty):
         raise InvalidValue(
@@ -97,14 +108,14 @@ def checked(
 ) -> tuple[IntArray, int, IntArray]:
     """Returns (class of each sample, number of classes, edge of each device), both counted from 0 without gaps."""
     if kind not in PARTITIONS:
-        raise UnknownName("partition", kind, PARTITIONS)
+        raise PARTITIONS.unknown(kind, "partition")
     classes, class_of = np.unique(_whole_vector("partition.labels", labels), return_inverse=True)
     _, edge_of = np.unique(_whole_vector("partition.edge", edge), return_inverse=True)
     whole_number("partition.seed", seed)
     quantity("partition.size_spread", size_spread, at_least=0.0, at_most=10.0)
     quantity("partition.alpha", alpha, above=0.0, at_most=1e6, way_out='For even shares use kind = "iid".')
     whole_number("partition.classes_per_device", classes_per_device, at_least=1)
-    if kind not in ("dirichlet", "iid", "natural") and classes_per_device > len(classes):
+    if kind in ("shards", "edge-iid", "edge-non-iid") and classes_per_device > len(classes):
         raise InvalidValue(
             "partition.classes_per_device", f"must be ≤ {len(classes)}, the classes there are", classes_per_device
         )
@@ -157,17 +168,18 @@ def _natural(
     return _holdings(device_of[owner_of], num_devices)
 
 
-@dataclass(frozen=True)
-class _Task:
-    """The checked arguments: classes and edges counted from 0 without gaps; `sizes` real, summing to the samples."""
-
-    class_of: IntArray
-    num_classes: int
-    edge_of: IntArray
-    sizes: FloatArray
-    seed: int
-    classes_per_device: int
-    alpha: float
+def _checked_devices(kind: str, device: IntArray, task: PartitionTask) -> IntArray:
+    """Returns the device of each sample as a partition assigns them; refuses others than there are."""
+    if kind in _ASSIGN:
+        return device
+    array, field = np.asarray(device), f"The partition {kind!r}"
+    if array.shape != task.class_of.shape or array.dtype.kind not in "iu":
+        rule = f"must return the device of each of {len(task.class_of):,} samples"
+        raise InvalidValue(field, rule, f"{array.dtype} {array.shape}", "-1 for samples that are not used")
+    if array.min() < -1 or array.max() >= task.num_devices:
+        rule = f"must return devices from 0 to {task.num_devices - 1}, or -1"
+        raise InvalidValue(field, rule, f"{array.min()} to {array.max()}")
+    return array.astype(np.int64)
 
 
 def _whole_vector(field: str, value: ArrayLike) -> IntArray:
@@ -184,18 +196,18 @@ def _sizes(num_samples: int, weight: FloatArray) -> FloatArray:
     return 1.0 + (num_samples - len(weight)) * (weight / weight.sum())
 
 
-def _iid(task: _Task) -> IntArray:
+def _iid(task: PartitionTask) -> IntArray:
     samples = np.arange(len(task.class_of))
     return _random_shares(samples, task.sizes, rng_for(task.seed, "partition-share"), len(samples))
 
 
-def _shards(task: _Task) -> IntArray:
+def _shards(task: PartitionTask) -> IntArray:
     rng = rng_for(task.seed, "partition-classes")
     allowed = holders(len(task.sizes), task.num_classes, task.classes_per_device, rng)
     return _assign(task.class_of, allowed, task.sizes, rng_for(task.seed, "partition-share"))
 
 
-def _dirichlet(task: _Task) -> IntArray:
+def _dirichlet(task: PartitionTask) -> IntArray:
     """Lets devices take samples in random order, by mixes around the remaining supply.
 
     A device's mix is Dirichlet(α C p), where p are the shares of the C classes in the remaining supply: its mean is p,
@@ -233,11 +245,11 @@ def whole_shares(total: int, mix: FloatArray) -> IntArray:
     return whole
 
 
-def _edge_sizes(task: _Task) -> FloatArray:
+def _edge_sizes(task: PartitionTask) -> FloatArray:
     return np.bincount(task.edge_of, weights=task.sizes).astype(np.float64)
 
 
-def _edge_iid(task: _Task) -> IntArray:
+def _edge_iid(task: PartitionTask) -> IntArray:
     edge_sizes = _edge_sizes(task)
     samples = np.arange(len(task.class_of))
     edge_share = _random_shares(samples, edge_sizes, rng_for(task.seed, "partition-share"), len(samples))
@@ -252,7 +264,7 @@ def _edge_iid(task: _Task) -> IntArray:
     return owner
 
 
-def _edge_non_iid(task: _Task) -> IntArray:
+def _edge_non_iid(task: PartitionTask) -> IntArray:
     edge_sizes = _edge_sizes(task)
     per_edge = max(task.classes_per_device, -(-task.num_classes // len(edge_sizes)))
     allowed = holders(len(edge_sizes), task.num_classes, per_edge, rng_for(task.seed, "partition-classes"))
@@ -266,7 +278,7 @@ def _edge_non_iid(task: _Task) -> IntArray:
     return owner
 
 
-_ASSIGN = {
+_ASSIGN: dict[str, Callable[[PartitionTask], IntArray]] = {
     "iid": _iid,
     "shards": _shards,
     "dirichlet": _dirichlet,

@@ -25,6 +25,8 @@ from airprune.data.partitions import checked, dirichlet_mix, holders, size_weigh
 from airprune.errors import InvalidValue
 from airprune.randomness import NumberedStreams, rng_for
 
+_KINDS = ("iid", "shards", "dirichlet", "edge-iid", "edge-non-iid")
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Sampled(Holdings):
@@ -106,6 +108,9 @@ def draw_samples(
     )
     if kind == "natural":
         rule = "must be none with the partition natural, where devices hold the samples of their owners"
+        raise InvalidValue("draw_samples.samples_per_device", rule, samples_per_device)
+    if kind not in _KINDS:
+        rule = f"must be none with the partition {kind!r}, which assigns each sample to one device"
         raise InvalidValue("draw_samples.samples_per_device", rule, samples_per_device)
     mean = whole_number("draw_samples.samples_per_device", samples_per_device, at_least=1)
     weight = size_weights(len(edge_of), size_spread, seed)

@@ -27,7 +27,7 @@ from airprune.methods.masking.base import SubModel
 from airprune.models.kernels import kernel_for
 from airprune.models.kernels.devices import device_named
 from airprune.models.layout import LocalModel
-from airprune.models.losses import CROSS_ENTROPY, LOSSES
+from airprune.models.losses import CROSS_ENTROPY, loss_named
 from airprune.planning.schemes.work_scheme import WorkScheme
 from airprune.randomness import WholeNumbers
 from airprune.rounds.device import GradientRequest, round_in_steps, train
@@ -35,6 +35,7 @@ from airprune.rounds.local import Device, LocalSettings, Streams
 from airprune.rounds.messages import Broadcast, Orders
 from airprune.rounds.method import Method
 from airprune.rounds.model_source import plain_cnn, without_torch
+from airprune.rounds.own_training import Training
 from airprune.rounds.wire import Part, shared_mask_of
 from airprune.rounds.work import layers_with_weights
 from airprune.scenario import Scenario
@@ -88,11 +89,14 @@ class Trainer:
                 memory=memory or self.first_memory,
                 first_trained=orders.first_trained,
                 last_trained=last_trained,
+                time_left_s=orders.time_left_s,
             ),
             samples=np.arange(self.num_samples),
             streams=Streams(self.work.scenario.seed, *place, secret_noise=self._secret_noise),
         )
         made = timer.run(steps)
+        if self._device.settings.loop is not None:  # which asks for no gradients
+            timer.ends_s.append(self._clock())
         top = self.work.shape.num_layers - 1
         ordered = orders.first_trained, top if last_trained is None else last_trained
         if (made.first_trained, top if made.last_trained is None else made.last_trained) != ordered:
@@ -233,17 +237,25 @@ def local_device(scenario: Scenario, *, input_shape: Sequence[int], num_classes:
     settings = scenario.train
     model = _model(scenario, input_shape, num_classes, x, y)
     device = device_named(settings.device, float64=scenario.model.float64)
-    method = Method.of(scenario).local
-    teaches = method.masking.teaches
-    kernel = kernel_for(settings.kernel, model, x, y, loss=settings.loss, device=device, teaches=teaches)
+    method, training = Method.of(scenario).local, Training.of(scenario)
+    kernel = kernel_for(
+        settings.kernel,
+        model,
+        x,
+        y,
+        loss=settings.loss,
+        device=device,
+        teaches=method.masking.teaches,
+        needs_module=training.needs_module,
+    )
     return Device(
         model,
         x,
         y,
-        LocalSettings.of(scenario, kernel, device),
+        LocalSettings.of(scenario, kernel, device, training),
         method,
         Wire.of(model.shape, value_bits=scenario.plan.bits_per_weight),
-        loss=None if settings.loss == CROSS_ENTROPY else LOSSES[settings.loss],
+        loss=None if settings.loss == CROSS_ENTROPY else loss_named(settings.loss),
     )
 
 

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 from airprune.components.component import Component, check_complete
 from airprune.components.registry import Registry
 from airprune.errors import AirpruneError, InvalidValue, UsageError
+from airprune.models.losses import terms_of
 
 if TYPE_CHECKING:
     from airprune.scenario import Scenario
@@ -62,21 +63,28 @@ _ORIGINS: dict[Address, str] = {}
 @cache
 def registries() -> dict[type, Registry[Any]]:
     """Every registry, by what it lists."""
+    from airprune.data import DATASETS, PARTITIONS, DatasetEntry, Partition
     from airprune.methods import METHODS, Recipe
     from airprune.methods.aggregation import AGGREGATIONS, Aggregation
     from airprune.methods.aggregation.steps import STEPS, Step
     from airprune.methods.association import ASSOCIATIONS, Association
+    from airprune.methods.augmentations import AUGMENTATIONS, Augmentation
     from airprune.methods.compression import COMPRESSIONS, Compression
+    from airprune.methods.loops import LOOPS, Loop
     from airprune.methods.masking import MASKINGS, Masking
     from airprune.methods.masking.core.importance import IMPORTANCES, Importance
     from airprune.methods.objectives import OBJECTIVES, Objective
+    from airprune.methods.optimisers import OPTIMISERS, Optimiser
+    from airprune.methods.schedules import SCHEDULES, Schedule
     from airprune.methods.selection import SELECTIONS, Selection
     from airprune.methods.topology import TOPOLOGIES, Topology
     from airprune.methods.weighting import WEIGHTINGS, Weighting
+    from airprune.models.base import Model
     from airprune.models.kernels import KERNELS
     from airprune.models.kernels.base import Kernel
     from airprune.models.losses import LOSSES, METRICS
     from airprune.models.losses.base import Loss, Metric
+    from airprune.models.names import MODELS
     from airprune.planning.schemes import SCHEMES, Scheme
 
     return {
@@ -90,10 +98,17 @@ def registries() -> dict[type, Registry[Any]]:
         Aggregation: AGGREGATIONS,
         Step: STEPS,
         Topology: TOPOLOGIES,
+        Loop: LOOPS,
+        Optimiser: OPTIMISERS,
+        Schedule: SCHEDULES,
+        Augmentation: AUGMENTATIONS,
         Kernel: KERNELS,
         Loss: LOSSES,
         Metric: METRICS,
         Importance: IMPORTANCES,
+        Model: MODELS,
+        DatasetEntry: DATASETS,
+        Partition: PARTITIONS,
         Recipe: METHODS,
     }
 
@@ -231,12 +246,16 @@ def files_used_by(scenario: Scenario) -> dict[str, str]:
 def _choices(scenario: Scenario) -> Iterator[Address]:
     """Yields the components that a scenario names. Importances are named in options."""
     yield "kernels", scenario.train.kernel
-    yield "losses", scenario.train.loss
+    for loss in terms_of(scenario.train.loss):
+        yield "losses", loss
     yield "metrics", scenario.train.metric
+    yield "models", scenario.model.name
+    yield "datasets", scenario.data.name
+    yield "partitions", scenario.data.partition
     for section, field, registry in scenario.choice_fields():
         part = getattr(scenario, section)
-        yield registry.kind, getattr(part, field)
-        for value in part.chosen(field).model_dump().values():
+        yield registry.kind, (name := getattr(part, field))
+        for value in part.chosen(field).model_dump().values() if name in registry else ():
             if isinstance(value, str):
                 yield "importance", value
 

@@ -16,7 +16,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from airprune.components.units import UnitGraph
-from airprune.errors import InvalidValue, UnknownName
+from airprune.errors import InvalidValue
 from airprune.models.initial_weights import centred, torch_seed
 from airprune.models.kernels.devices import seed_layers
 from airprune.models.kernels.image_layout import guard
@@ -161,11 +161,10 @@ def cifar_cnn(input_shape: Sequence[int], num_classes: int) -> nn.Module:
 def build_model(name: str, *, input_shape: Sequence[int], num_classes: int, seed: int) -> nn.Module:
     """Builds a model of the catalogue with weights sampled by the scenario's seed, the same in every process."""
     if name not in MODELS:
-        raise UnknownName("Scenario.model.name", name, MODELS)
+        raise MODELS.unknown(name, "Scenario.model.name")
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(torch_seed(seed))
-        module: nn.Module = MODELS[name](input_shape, num_classes)
-        return module
+        return MODELS[name].build(input_shape, num_classes)
 
 
 class FlatModel(LocalModel):

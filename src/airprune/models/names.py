@@ -2,14 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from airprune.components.registry import Registry
+from airprune.components.registry import Registry, imported
+from airprune.models.base import Model
 
-# Each is called with the shape of one input and the number of classes.
-MODELS: Registry[Callable[..., Any]] = Registry(
-    "model",
+if TYPE_CHECKING:
+    from torch import nn
+
+_SUMMARIES = {
+    "paper-cnn": "the paper's CNN for images: two convolutions, 8 hidden units",
+    "cifar-cnn": "the same with 64 hidden units",
+    "resnet-8": "a residual network of eight layers for images",
+    "mlp": "one hidden layer of 64 units, for samples of any shape",
+    "char-cnn": "a causal convolutional network that predicts the next character",
+}
+
+
+def _listed(name: str, address: str) -> Model:
+    def build(input_shape: Sequence[int], num_classes: int) -> nn.Module:
+        module: nn.Module = imported(name, address)(input_shape, num_classes)  # imports torch
+        return module
+
+    return Model(name=name, summary=_SUMMARIES[name], build=build)
+
+
+MODELS: Registry[Model] = Registry(
+    "models",
     {
         "paper-cnn": "airprune.models.catalogue:paper_cnn",
         "cifar-cnn": "airprune.models.catalogue:cifar_cnn",
@@ -17,6 +37,7 @@ MODELS: Registry[Callable[..., Any]] = Registry(
         "mlp": "airprune.models.catalogue:MLP",
         "char-cnn": "airprune.models.catalogue:char_cnn",
     },
+    _listed,
 )
 
 # Hidden units of those that are chains of layers.

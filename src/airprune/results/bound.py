@@ -182,6 +182,8 @@ def departures_of(scenario: Scenario, records: Records) -> list[str]:
         f"momentum {train.momentum:g}": train.momentum > 0,
         f"weight decay {train.weight_decay:g}": train.weight_decay > 0,
         f"learning rate schedule {train.schedule}": train.schedule != "constant",
+        "clipped gradients": train.clip_gradient_norm is not None or train.clip_gradient_value is not None,
+        f"augmentation {train.augmentation}": train.augmentation != "none",
         f"non-IID data ({partition}): devices have different losses": partition != "iid",
         f"up to {uncovered:,} weights of an edge that no device kept": uncovered > 0,
     }

@@ -7,12 +7,20 @@ import numpy as np
 from airprune.components.component import LocalComponent, ModelShape
 from airprune.data import Dataset
 from airprune.errors import InvalidValue
+from airprune.methods.augmentations import Augmentation
 from airprune.methods.compression.base import Compression, Wire
+from airprune.methods.loops import Loop
+from airprune.methods.objectives import Objective
+from airprune.methods.optimisers.base import StepSettings
+from airprune.methods.optimisers.sgd import Sgd
 from airprune.methods.topology import Topology
 from airprune.models.losses.own import Criteria
 from airprune.rounds.method import Method
 from airprune.rounds.model_source import ModelSource
+from airprune.rounds.own_training import Training
+from airprune.rounds.rates import WITHIN_ROUNDS
 from airprune.scenario import Scenario
+from airprune.scenario.sections import TrainSection
 
 Array = np.ndarray
 
@@ -28,6 +36,61 @@ def check_method(scenario: Scenario, method: Method, *, shape: ModelShape, num_d
         raise InvalidValue("Scenario.rounds.evaluate_every", rule, "never", 'Example: evaluate_every = "global"')
     if scenario.privacy.clip_norm is not None:
         _check_privacy(scenario, method, shape)
+
+
+def check_training(scenario: Scenario, training: Training, method: Method, x: Array, device: str) -> None:
+    """Raises one sentence if the loop, optimiser, schedule or augmentation does not go with the rest."""
+    train = scenario.train
+    if train.schedule_unit in WITHIN_ROUNDS and train.schedule != "constant":
+        reader = f"objective {method.objective.name!r}" if method.objective.plain_steps else ""
+        reader = reader or (f"aggregation {method.edge.name!r}" if method.edge.by_work else "")
+        if reader:
+            rule = f'must be "global" or "edge" with {reader}, which counts all steps of a round equally'
+            raise InvalidValue("Scenario.train.schedule_unit", rule, repr(train.schedule_unit))
+    if not isinstance(training.optimizer, Sgd):
+        _check_optimizer(training, train)
+    if training.augmentation is not None:
+        _check_augmentation(training.augmentation, method, x)
+    if training.loop is not None:
+        _check_loop(scenario, training.loop, method, device)
+
+
+def _check_optimizer(training: Training, train: TrainSection) -> None:
+    """Makes the optimiser once, so that wrong arguments are found before the first round."""
+    import torch
+
+    settings = StepSettings(learning_rate=train.learning_rate, momentum=train.momentum, weight_decay=train.weight_decay)
+    made: object = training.optimizer.torch_optimizer([torch.nn.Parameter(torch.zeros(2, 2))], settings)
+    if not isinstance(made, torch.optim.Optimizer):
+        rule, way_out = "must return a torch optimiser", "Example: torch.optim.AdamW(parameters, lr=lr)"
+        raise InvalidValue(f"The optimiser {train.optimizer!r}", rule, type(made).__name__, way_out)
+
+
+def _check_augmentation(augmentation: Augmentation, method: Method, x: Array) -> None:
+    import torch
+
+    if method.masking.teaches:
+        rule = f"must be none with masking {method.masking.name!r}, which learns from its own predictions"
+        raise InvalidValue("Scenario.train.augmentation", rule, repr(augmentation.name))
+    some = torch.from_numpy(np.array(x[:2]))
+    made = augmentation.apply(some, np.random.default_rng(0))
+    if made.shape != some.shape:
+        rule = f"must return samples of the same shape {tuple(some.shape[1:])}"
+        raise InvalidValue(f"The augmentation {augmentation.name!r}", rule, tuple(made.shape[1:]))
+
+
+def _check_loop(scenario: Scenario, loop: Loop, method: Method, device: str) -> None:
+    """Checks that nothing else wants to come between the steps of a loop of its own."""
+    field, way_out = "Scenario.train.loop", 'Example: train.loop = "steps"'
+    if method.objective.overrides(Objective.adjust):
+        rule = f"must be steps with objective {method.objective.name!r}, which adds to the gradient of every step"
+        raise InvalidValue(field, rule, repr(loop.name), way_out)
+    if scenario.diagnostics.gradients:
+        rule = "must be steps with diagnostics.gradients, which measures the gradient of every step"
+        raise InvalidValue(field, rule, repr(loop.name), way_out)
+    if device != "cpu":
+        rule = f"must be steps on {device!r}: a loop of its own gets a module on the CPU"
+        raise InvalidValue(field, rule, repr(loop.name), 'Set train.device = "cpu"')
 
 
 def check_model(source: ModelSource, data: Dataset, criteria: Criteria, num_samples: Array, scenario: Scenario) -> None:

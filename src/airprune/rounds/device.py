@@ -16,14 +16,16 @@ import numpy as np
 
 from airprune.methods.masking.base import DeviceView, SubModel
 from airprune.methods.objectives.base import LocalRun
+from airprune.methods.optimisers.base import Step
+from airprune.methods.optimisers.sgd import add_scaled
 from airprune.models.kernels import native
 from airprune.models.kernels.base import TrainedPart
-from airprune.models.layout import LocalModel, places
-from airprune.rounds.local import Device, Streams, minibatches
+from airprune.models.layout import LocalModel, Part, places
+from airprune.rounds.local import Device, Streams, Trained, minibatches
 from airprune.rounds.messages import Broadcast, Orders, Upload
-from airprune.rounds.optimisers import OPTIMISERS, add_scaled, gradients_in_update
+from airprune.rounds.optimisers import gradients_in_update
 from airprune.rounds.sending import encode, make_private, take_own_layers, with_own_layers
-from airprune.rounds.trained_part import Frozen, round_frozen, trained_part, with_features
+from airprune.rounds.trained_part import Frozen, moving_parameters, round_frozen, trained_part, with_features
 
 Array = np.ndarray
 
@@ -43,15 +45,6 @@ class GradientRequest(NamedTuple):
         """Computes it on the device alone."""
         gradient = self.device.gradient
         return gradient(self.batch) if self.part is None else gradient.of_part(self.batch, self.part)
-
-
-class Trained(NamedTuple):
-    loss: float
-    loss_sq: float
-    num_samples: int
-    num_steps: int
-    gradient_sq_max: float
-    gradient_sum: Array | None
 
 
 def device_round(device: Device, received: Broadcast, orders: Orders, *, samples: Array, streams: Streams) -> Upload:
@@ -93,7 +86,7 @@ def round_in_steps(
     error_sq = _hold(model, sub_model.held)
 
     memory = {**orders.memory, **received.values}
-    steps = train if sub_model.units is None else train_units
+    steps = _way_to_train(device, streams) if sub_model.units is None else partial(train_units, streams=streams)
     if sub_model.freezes and sub_model.frozen_bits is not None:
         round_frozen(model, device.shape, sub_model)
     trained = yield from steps(device, received.model, orders, sub_model, batches, memory)
@@ -112,7 +105,7 @@ def round_in_steps(
             trained=model.state_array,
             learning_rate=orders.learning_rate,
             num_steps=trained.num_steps,
-            gradients=float(gradients_in_update(settings.optimizer, settings.momentum, trained.num_steps)),
+            gradients=float(gradients_in_update(settings.optimizer.name, settings.momentum, trained.num_steps)),
             moves=moving_parameters(device, sub_model),
             loss=trained.loss,
             loss_sq=trained.loss_sq,
@@ -160,7 +153,9 @@ def train(
 ) -> Generator[GradientRequest, float, Trained]:
     """Minibatch steps inside the sub-model, Eq. (8). Steps, momentum and decay move only what may move."""
     model, settings, objective = device.model, device.settings, device.method.objective
-    step = OPTIMISERS[settings.optimizer](orders.learning_rate, settings.momentum, 0.0)
+    rate, rates = orders.learning_rate, None
+    if settings.step_rates is not None:
+        rates = settings.step_rates.of_steps(rate, orders.round_index, len(batches))
     gradient = model.gradient_array
     moves, masked = sub_model.moves, gradient[model.prunable]
     plain = sub_model.forward is None and sub_model.scale is None
@@ -170,14 +165,18 @@ def train(
         frozen = Frozen(model, sub_model.first_trained, sub_model.last_trained)
         frozen.restore_buffers(model.state_array, received)
         moving = frozen.moving
-    if part is not None and plain:
+    if part is not None and plain and settings.augmentation is None:
         part = with_features(device, part, batches)
-    power = sub_model.collect
+    step = _steps(device, rate, sub_model, moving)
+    power, clips = sub_model.collect, settings.clips_gradients
+    decay = 0.0 if settings.optimizer.decays else settings.weight_decay
     gradient_sum = np.zeros_like(gradient) if power else None
-    does_more = settings.diagnostics or settings.weight_decay or settings.momentum or device.adjusts or power
+    does_more = settings.diagnostics or decay or settings.momentum or device.adjusts or power or clips
     is_bare = plain and not does_more and gradient.dtype == np.float32 and not native.trouble
     loss_sum, loss_sq_sum, count, gradient_sq_max = 0.0, 0.0, 0, 0.0
     for number, batch in enumerate(batches):
+        if rates is not None:
+            rate = rates[number]
         if plain:
             loss, used = (yield GradientRequest(device, batch, part)), None
         else:
@@ -189,7 +188,7 @@ def train(
         if is_bare:  # as below, without a warning of numpy to be held back
             if moves is not None:
                 _mask(masked, moves)
-            step(weights[moving], gradient[moving])
+            step(weights[moving], gradient[moving], rate)
             continue
         with _diverging():
             if used is not None and sub_model.forward_only:
@@ -202,19 +201,27 @@ def train(
                 _mask(masked, moves)
             if settings.diagnostics:
                 gradient_sq_max = max(gradient_sq_max, device.constants.squared_norm(gradient))
-            if settings.weight_decay:
-                add_scaled(gradient, weights, settings.weight_decay)
+            if decay and not clips:
+                add_scaled(gradient, weights, decay)
             if device.adjusts:
                 parameters = received[: model.num_parameters]
                 objective.adjust(gradient, weights, parameters, memory)
-            if moves is not None and (settings.weight_decay or device.adjusts):
+            if moves is not None and (decay or device.adjusts):
                 _mask(masked, moves)
             if frozen is not None:
                 frozen.clear(gradient)
+            if clips:  # the gradient of the whole objective; decay belongs to the step
+                clip(gradient[moving], norm=settings.clip_gradient_norm, value=settings.clip_gradient_value)
+                if decay:
+                    add_scaled(gradient, weights, decay)
+                    if moves is not None:
+                        _mask(masked, moves)
+                    if frozen is not None:
+                        frozen.clear(gradient)
             if sub_model.forward_only and moves is not None:
-                _step_inside(moves, weights[model.prunable], partial(step, weights[moving], gradient[moving]))
+                _step_inside(moves, weights[model.prunable], partial(step, weights[moving], gradient[moving], rate))
             else:
-                step(weights[moving], gradient[moving])
+                step(weights[moving], gradient[moving], rate)
     if frozen is not None and sub_model.teaches:
         frozen.restore_buffers(model.state_array, received)
     return Trained(
@@ -234,12 +241,14 @@ def train_units(
     sub_model: SubModel,
     batches: list[Array],
     memory: Mapping[str, Array],
+    streams: Streams,
 ) -> Generator[GradientRequest, float, Trained]:
     """Trains the units of a sub-model as a model of their own where that can be done; else all, with zeros."""
     assert sub_model.units is not None
     small = None if sub_model.collect else device.smaller(sub_model.units)
     if small is None:
-        return (yield from train(device, received, orders, sub_model, batches, memory))
+        way = _way_to_train(device, streams)
+        return (yield from way(device, received, orders, sub_model, batches, memory))
     state, scale = device.model.state_array, np.ones(device.model.num_state)
     place = places(device.model, small.model, sub_model.units)
     if sub_model.scale is not None:
@@ -250,9 +259,85 @@ def train_units(
         first_trained=sub_model.first_trained,
         last_trained=sub_model.last_trained,
     )
-    trained = yield from train(small, received[place], orders, inside, batches, memory)
+    trained = yield from _way_to_train(small, streams)(small, received[place], orders, inside, batches, memory)
     state[place] = small.model.state_array
     return trained
+
+
+def _way_to_train(device: Device, streams: Streams) -> Callable[..., Generator[GradientRequest, float, Trained]]:
+    settings = device.settings
+    if settings.loop is not None:
+        return partial(_by_loop, streams=streams)
+    return train if settings.augmentation is None else partial(_augmented, streams=streams)
+
+
+def _by_loop(
+    device: Device,
+    received: Array,
+    orders: Orders,
+    sub_model: SubModel,
+    batches: list[Array],
+    memory: Mapping[str, Array],
+    *,
+    streams: Streams,
+) -> Generator[GradientRequest, float, Trained]:
+    """Training by a loop of the user's, or another listed one, on the torch module; asks for no gradients."""
+    from airprune.rounds.loop_round import train_by_loop  # by torch
+
+    return train_by_loop(device, received, orders, sub_model, batches, streams)
+    yield  # a generator as the other ways
+
+
+def _augmented(
+    device: Device,
+    received: Array,
+    orders: Orders,
+    sub_model: SubModel,
+    batches: list[Array],
+    memory: Mapping[str, Array],
+    *,
+    streams: Streams,
+) -> Generator[GradientRequest, float, Trained]:
+    """Minibatch steps on augmented samples; probes before and after see them as they are."""
+    device.augment(streams.augmentation[orders.device])
+    try:
+        return (yield from train(device, received, orders, sub_model, batches, memory))
+    finally:
+        device.augment(None)
+
+
+def _steps(device: Device, learning_rate: float, sub_model: SubModel, moving: slice) -> Step:
+    """Returns the steps of a round's optimiser; what it would move of pruned and frozen weights is put back."""
+    model, optimizer = device.model, device.settings.optimizer
+    tensors: list[Part] = []
+    if optimizer.by_tensor:
+        inside = [p for p in model.parts if moving.start <= p.start and p.stop <= moving.stop]
+        tensors = [replace(part, start=part.start - moving.start) for part in inside]
+    step = optimizer.begin(device.settings.steps(learning_rate, tensors))
+    may_move = None if optimizer.stays else moving_parameters(device, sub_model)
+    if may_move is None:
+        return step
+    fixed = ~may_move[moving]
+
+    def inside_mask(weights: Array, gradient: Array, rate: float) -> None:
+        before = weights[fixed]
+        step(weights, gradient, rate)
+        weights[fixed] = before
+
+    return inside_mask
+
+
+def clip(gradient: Array, *, norm: float | None, value: float | None) -> None:
+    """Clips entries to an absolute value, then scales to an L2 norm if they are longer; in place.
+
+    Like torch.nn.utils.clip_grad_value_ and clip_grad_norm_, whose 1e-6 beside the norm is kept.
+    """
+    if value is not None:
+        np.clip(gradient, -value, value, out=gradient)
+    if norm is not None:
+        length = float(np.sqrt(np.square(gradient, dtype=np.float64).sum()))
+        if length + 1e-6 > norm:
+            gradient *= gradient.dtype.type(norm / (length + 1e-6))
 
 
 def _gradient_inside(
@@ -322,17 +407,6 @@ def _mask(values: Array, mask: Array) -> None:
 def _diverging() -> np.errstate:
     """Silences overflow in arithmetic on weights, never around a `yield`: divergence shows in the loss."""
     return np.errstate(over="ignore", invalid="ignore")
-
-
-def moving_parameters(device: Device, sub_model: SubModel) -> Array | None:
-    if sub_model.moves is None and not sub_model.freezes:
-        return None
-    moving = np.ones(device.model.num_parameters, dtype=bool)
-    if sub_model.moves is not None:
-        moving[device.shape.prunable] = sub_model.moves
-    if sub_model.freezes:
-        moving &= ~device.shape.frozen_outside(sub_model.first_trained, sub_model.last_trained)[: len(moving)]
-    return moving
 
 
 def held_model(device: Device, received: Broadcast, orders: Orders, *, samples: Array, streams: Streams) -> Array:

@@ -30,12 +30,13 @@ from airprune.planning.deadline import FIRST_KAPPA
 from airprune.planning.periods import local_steps_at
 from airprune.planning.schemes.work_scheme import WorkScheme
 from airprune.randomness import rng_for
-from airprune.rounds.checks import check_method, check_model
+from airprune.rounds.checks import check_method, check_model, check_training
 from airprune.rounds.cloud import Backhaul
 from airprune.rounds.compute_times import ComputeTimes, compute_times
 from airprune.rounds.local import LocalSettings
 from airprune.rounds.method import Method
 from airprune.rounds.model_source import ModelSource, PlainSource, source_of
+from airprune.rounds.own_training import Training, named_training
 from airprune.rounds.parts import (
     HEARD,
     KAPPA,
@@ -50,9 +51,10 @@ from airprune.rounds.parts import (
     TunedDeadline,
 )
 from airprune.rounds.planning_context import PlanningContext
+from airprune.rounds.rates import round_rate
 from airprune.rounds.relayed import Positions
 from airprune.rounds.sending import samples_like
-from airprune.rounds.state import Place, RunState, learning_rate_at
+from airprune.rounds.state import Place, RunState
 from airprune.rounds.stations import Stations
 from airprune.rounds.timing import TimedRound
 from airprune.rounds.training.worker import Job
@@ -79,6 +81,7 @@ class Experiment:
       samples: indices of each device's training samples.
       kernel: what computes gradients here: a name of KERNELS.
       criteria: the loss that is minimised, and what models are evaluated by.
+      training: the loop, the optimiser and the augmentation of devices.
       device: what the kernel computes on.
     """
 
@@ -92,6 +95,7 @@ class Experiment:
     kernel: str
     method: Method
     criteria: Criteria
+    training: Training
     device: str = "cpu"
 
     @classmethod
@@ -103,16 +107,18 @@ class Experiment:
         dataset: Any = None,
         loss: Any = None,
         metric: Any = None,
+        train: Any = None,
+        optimizer: Any = None,
         kernel: str | None = None,
     ) -> Experiment:
-        """Builds it from a scenario; `model` (of torch), `dataset`, `loss` and `metric` replace its own, see `run`.
+        """Builds it from a scenario; `model` (of torch), `dataset` and the functions replace its own, see `run`.
 
         Where the scenario leaves kernel and device open, they are `kernel`: those of the run to be continued, if there
         is one, as `used` has them.
         """
-        scenario = named(scenario, loss, metric)
+        scenario = named_training(named(scenario, loss, metric), train, optimizer)
         scenario.check_names()
-        criteria = criteria_of(scenario, loss, metric)
+        criteria, training = criteria_of(scenario, loss, metric), Training.of(scenario, train, optimizer)
         kernel, device = _device(scenario, kernel)
         network = scenario.build_network()
         data = dataset_of(scenario, dataset, targets=criteria.loss.targets)
@@ -137,6 +143,7 @@ class Experiment:
         samples = samples_by_device(scenario, data, network)
         method = Method.of(scenario)
         check_method(scenario, method, shape=flat.shape, num_devices=network.num_devices)
+        check_training(scenario, training, method, data.train_x, device)
         is_own = model is not None or dataset is not None or scenario.model.name not in HIDDEN
         if not isinstance(source, PlainSource) and (is_own or scenario.train.loss != CROSS_ENTROPY):
             check_model(source, data, criteria, samples.sizes, scenario)
@@ -156,9 +163,11 @@ class Experiment:
                 loss=scenario.train.loss,
                 device=device,
                 teaches=method.masking.teaches,
+                needs_module=training.needs_module,
             ),
             method=method,
             criteria=criteria,
+            training=training,
             device=device,
         )
 
@@ -343,15 +352,13 @@ class Experiment:
         return float(state.values[KAPPA][0]) if KAPPA in state.values else FIRST_KAPPA
 
     def learning_rate(self, state: RunState) -> float:
-        """η of this global round."""
-        train = self.scenario.train
-        return learning_rate_at(
-            state.global_round,
-            base=train.learning_rate,
-            schedule=train.schedule,
+        """η of this edge round; of a global round, if the schedule follows those."""
+        return round_rate(
+            self.scenario.train,
+            global_round=state.global_round,
             global_rounds=self.scenario.rounds.global_rounds,
-            step_every=train.step_every,
-            step_factor=train.step_factor,
+            round_index=self.round_index(state),
+            num_rounds=self.num_rounds,
         )
 
     def has_ended(self, state: RunState) -> bool:
@@ -509,7 +516,7 @@ class Experiment:
             model=self.source,
             dataset=dataset,
             samples=self.samples,
-            settings=LocalSettings.of(self.scenario, self.kernel, self.device),
+            settings=LocalSettings.of(self.scenario, self.kernel, self.device, self.training),
             criteria=cloudpickle.dumps(self.criteria),
             method=self.method.local,
             wire=self.wire,

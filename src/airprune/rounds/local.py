@@ -6,21 +6,28 @@ Torch is imported only by what needs it: a model that is a torch module, Adam, d
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 
 from airprune.components.component import LocalComponent, ModelShape
+from airprune.methods.augmentations.base import Augmentation
 from airprune.methods.compression.base import Wire
+from airprune.methods.loops.base import Loop
 from airprune.methods.objectives.base import Objective
+from airprune.methods.optimisers.base import Optimiser, StepSettings
+from airprune.methods.optimisers.sgd import Sgd
 from airprune.models.kernels import KERNELS
 from airprune.models.kernels.base import Teaching
-from airprune.models.layout import LocalModel
+from airprune.models.layout import LocalModel, Part
 from airprune.randomness import NumberedStreams
 from airprune.rounds.method import LocalMethod
+from airprune.rounds.own_training import Training
+from airprune.rounds.rates import StepRates
 from airprune.rounds.sending import secret_normals
 from airprune.scenario import Scenario
 
@@ -36,14 +43,26 @@ FEATURE_SHARES = 64
 
 @dataclass(frozen=True, kw_only=True)
 class LocalSettings:
-    """Training settings of all devices; the learning rate comes with the orders."""
+    """Training settings of all devices; the learning rate comes with the orders.
+
+    Attributes:
+      loop: what trains in place of minibatch steps, if anything does.
+      step_rates: the schedule of the learning rate, where it follows local steps.
+      augmentation: of the samples of each minibatch, if there is one.
+      clip_norm, noise_multiplier: of differential privacy.
+    """
 
     batch_size: int
     local_epochs: int
     local_steps: int | None = None
-    optimizer: str = "sgd"
+    loop: Loop | None = None
+    optimizer: Optimiser = field(default_factory=Sgd)
     momentum: float = 0.0
     weight_decay: float = 0.0
+    step_rates: StepRates | None = None
+    clip_gradient_norm: float | None = None
+    clip_gradient_value: float | None = None
+    augmentation: Augmentation | None = None
     clip_norm: float | None = None
     noise_multiplier: float = 0.0
     diagnostics: bool = False
@@ -52,21 +71,44 @@ class LocalSettings:
     feature_cache_mb: float = 0.0
 
     @classmethod
-    def of(cls, scenario: Scenario, kernel: str, device: str = "cpu") -> LocalSettings:
-        train = scenario.train
+    def of(
+        cls, scenario: Scenario, kernel: str, device: str = "cpu", training: Training | None = None
+    ) -> LocalSettings:
+        """Returns those of a scenario; `training` as `Training.of` has it, where a script gave functions of its own."""
+        train, training = scenario.train, training or Training.of(scenario)
         return cls(
             batch_size=train.batch_size,
             local_epochs=train.local_epochs,
             local_steps=train.local_steps,
-            optimizer=train.optimizer,
+            loop=training.loop,
+            optimizer=training.optimizer,
             momentum=train.momentum,
             weight_decay=train.weight_decay,
+            step_rates=StepRates.of(scenario),
+            clip_gradient_norm=train.clip_gradient_norm,
+            clip_gradient_value=train.clip_gradient_value,
+            augmentation=training.augmentation,
             clip_norm=scenario.privacy.clip_norm,
             noise_multiplier=scenario.privacy.noise_multiplier,
             diagnostics=scenario.diagnostics.gradients,
             kernel=kernel,
             device=device,
             feature_cache_mb=train.feature_cache_mb,
+        )
+
+    @property
+    def clips_gradients(self) -> bool:
+        return self.clip_gradient_norm is not None or self.clip_gradient_value is not None
+
+    @property
+    def needs_module(self) -> bool:
+        """True if a device must have the torch module at hand between two steps, so that it trains alone."""
+        return self.loop is not None or self.augmentation is not None
+
+    def steps(self, learning_rate: float, tensors: Sequence[Part] = ()) -> StepSettings:
+        """Returns the settings of a round's optimiser."""
+        return StepSettings(
+            learning_rate=learning_rate, momentum=self.momentum, weight_decay=self.weight_decay, tensors=tensors
         )
 
 
@@ -97,6 +139,15 @@ class Streams:
         return self._named("compression")
 
     @cached_property
+    def augmentation(self) -> NumberedStreams:
+        return self._named("augmentation")
+
+    @cached_property
+    def loop(self) -> NumberedStreams:
+        """For training loops."""
+        return self._named("loop")
+
+    @cached_property
     def privacy(self) -> NumberedStreams:
         return self._named("privacy")
 
@@ -106,6 +157,17 @@ class Streams:
 
     def _named(self, stream: str) -> NumberedStreams:
         return NumberedStreams(self.seed, stream, self.global_round, self.edge_round)
+
+
+class Trained(NamedTuple):
+    """The local steps of a device in one edge round, added up; see `Upload` and `LocalRun`."""
+
+    loss: float
+    loss_sq: float
+    num_samples: int
+    num_steps: int
+    gradient_sq_max: float
+    gradient_sum: Array | None
 
 
 class Device:
@@ -172,6 +234,12 @@ class Device:
     def probe(self, batch: Array) -> None:
         """∇F of the prunable weights into the model's `gradient_array`; what is in the rest of it does not matter."""
         getattr(self.gradient, "of_prunable", self.gradient)(batch)
+
+    def augment(self, rng: np.random.Generator | None) -> None:
+        """Augments the samples of all gradients from now on, by this stream; None: no longer."""
+        augmentation, gradient = self.settings.augmentation, cast(Any, self.gradient)
+        assert augmentation is not None  # only kernels that take a transform are chosen then
+        gradient.transform = None if rng is None else partial(augmentation.apply, rng=rng)
 
     def smaller(self, kept: tuple[Array, ...]) -> Device | None:
         """A device around the model of so many units of each group; None if training needs, or is, the whole one."""

@@ -40,6 +40,7 @@ class Orders(NamedTuple):
       local_steps: after which it stops; None: as its settings say.
       memory: the device's slots, if it does not keep them itself.
       first_trained: lowest layer that it trains, as in `SubModel`; the higher one counts.
+      time_left_s: seconds until the deadline of the round, for training loops; None where there is none.
       last_trained: highest layer that it trains, as in `SubModel`.
     """
 
@@ -51,6 +52,7 @@ class Orders(NamedTuple):
     local_steps: int | None = None
     memory: Mapping[str, Array] = NOTHING
     first_trained: int = 0
+    time_left_s: float | None = None
     last_trained: int | None = None
 
 

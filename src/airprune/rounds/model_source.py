@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from airprune.methods.loops import MINIBATCH_STEPS
 from airprune.methods.masking import MASKINGS
 from airprune.methods.masking.core.importance import IMPORTANCES
 from airprune.models.kernels import KERNELS
@@ -156,6 +157,8 @@ def torch_needed_for(scenario: Scenario) -> str:
         f"train.loss = {scenario.train.loss!r}": scenario.train.loss != CROSS_ENTROPY,
         f"train.device = {scenario.train.device!r}": scenario.train.device != "cpu",
         f"train.optimizer = {scenario.train.optimizer!r}": scenario.train.optimizer != "sgd",
+        f"train.loop = {scenario.train.loop!r}": scenario.train.loop != MINIBATCH_STEPS,
+        f"train.augmentation = {scenario.train.augmentation!r}": scenario.train.augmentation != "none",
         "diagnostics.gradients": scenario.diagnostics.gradients,
         f"masking.name = {scenario.masking.name!r}": MASKINGS[scenario.masking.name].teaches,
         f"the importance {importance!r}": importance is not None and IMPORTANCES[importance].needs_loss,

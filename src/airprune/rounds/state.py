@@ -176,14 +176,3 @@ class Place:
     @property
     def starts_global_round(self) -> bool:
         return not any(self.counters)
-
-
-def learning_rate_at(
-    global_round: int, *, base: float, schedule: str, global_rounds: int, step_every: int, step_factor: float
-) -> float:
-    """η of one global round (counted from 0): constant, times a factor every few rounds, or half a cosine to zero."""
-    if schedule == "step":
-        return base * step_factor ** (global_round // step_every)
-    if schedule == "cosine":
-        return base * 0.5 * (1.0 + math.cos(math.pi * global_round / global_rounds))
-    return base

@@ -54,6 +54,18 @@ def _masks_alone(sub_model: SubModel) -> bool:
     return not uses_all and sub_model.scale is None
 
 
+def moving_parameters(device: Device, sub_model: SubModel) -> Array | None:
+    """Returns which parameters a round may change; None for all.  [num_parameters] bool"""
+    if sub_model.moves is None and not sub_model.freezes:
+        return None
+    moving = np.ones(device.model.num_parameters, dtype=bool)
+    if sub_model.moves is not None:
+        moving[device.shape.prunable] = sub_model.moves
+    if sub_model.freezes:
+        moving &= ~device.shape.frozen_outside(sub_model.first_trained, sub_model.last_trained)[: len(moving)]
+    return moving
+
+
 def with_features(device: Device, part: TrainedPart, batches: Sequence[Array]) -> TrainedPart:
     """Returns the part with features of the round's samples, where they are visited again and the memory suffices."""
     most_bytes = device.feature_bytes

@@ -46,6 +46,8 @@ def run(
     dataset: Any = None,
     loss: Any = None,
     metric: Any = None,
+    train: Any = None,
+    optimizer: Any = None,
     replay: str | Path | None = None,
     callbacks: Sequence[GivenCallback] = (),
 ) -> Records:
@@ -67,6 +69,10 @@ def run(
       loss: of (outputs, targets) → their mean loss, in place of `train.loss`: a torch function or module, or your own.
       metric: of (outputs, targets) of all test samples at once → a number, in place of `train.metric`; recorded as
         `test_` and its name. A list of them, numbers or vectors, is recorded beside the loss's own.
+      train: the local training of a device, in place of `train.loop`: a function (model, batches, context) → None, or a
+        `Loop`; see docs/training.md.
+      optimizer: in place of `train.optimizer`: a function of (parameters, lr=…) that returns a torch optimiser, such as
+        `torch.optim.AdamW`.
       replay: a deployment's run folder: presence of devices, inputs of plans and outcomes of uploads are taken from it.
       callbacks: receive every record once it is saved: functions of a record, functions of a global round's record
         and the model, `Callback`s, or names of loggers ("tensorboard", "wandb", "mlflow").
@@ -93,7 +99,16 @@ def run(
             f"{out if replay is None else replay} was trained with the native kernel, which cannot be used here: "
             f"{native.trouble}; continue it where airprune doctor finds the kernel."
         )
-    experiment = Experiment.of(scenario, model=model, dataset=dataset, loss=loss, metric=metric, kernel=kernel)
+    experiment = Experiment.of(
+        scenario,
+        model=model,
+        dataset=dataset,
+        loss=loss,
+        metric=metric,
+        train=train,
+        optimizer=optimizer,
+        kernel=kernel,
+    )
     states: list[RunState] = []
     records = records_of(experiment, folder, environment, show=states.append)
     if not callbacks:

@@ -40,6 +40,8 @@ def trace_round(
     dataset: Any = None,
     loss: Any = None,
     metric: Any = None,
+    train: Any = None,
+    optimizer: Any = None,
 ) -> RoundTrace:
     """Runs a scenario in this process up to one edge round and returns all that is needed to check it.
 
@@ -49,13 +51,14 @@ def trace_round(
     Args:
       global_round, edge_round: counted from 1, as in records. In trees with levels between edges and cloud, edge rounds
         are counted on through the whole global round.
-      model, dataset, loss, metric: in place of the scenario's own, as `run` takes them.
+      model, dataset, loss, metric, train, optimizer: in place of the scenario's own, as `run` takes them.
     """
     wanted = checked_scenario("trace_round.scenario", scenario)
     whole_number("trace_round.global_round", global_round, at_least=1, at_most=wanted.rounds.global_rounds)
     whole_number("trace_round.edge_round", edge_round, at_least=1)
     here = wanted.with_values({"engine.name": "serial", "engine.scheduler": None, "engine.tls": None})
-    experiment = Experiment.of(here, model=model, dataset=dataset, loss=loss, metric=metric)
+    given = {"model": model, "dataset": dataset, "loss": loss, "metric": metric, "train": train, "optimizer": optimizer}
+    experiment = Experiment.of(here, **given)
     per_global_round = experiment.num_rounds // wanted.rounds.global_rounds
     whole_number("trace_round.edge_round", edge_round, at_least=1, at_most=per_global_round)
     observer = Observer(global_round, edge_round)

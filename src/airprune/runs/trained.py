@@ -77,7 +77,7 @@ def train(scenario: Scenario, **options: Any) -> Trained:
     """Runs a scenario to its end and returns its records and its trained model.
 
     Args:
-      options: those of `run`: out, resume, extend, model, dataset, loss, metric, replay, callbacks.
+      options: those of `run`: out, resume, extend, model, dataset, loss, metric, train, optimizer, replay, callbacks.
     """
     going, records = run(scenario, **options), list[Record]()
     while True:

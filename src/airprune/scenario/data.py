@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from airprune.data import (
+    PARTITIONS,
     Dataset,
     DatasetEntry,
     Holdings,
@@ -119,7 +120,7 @@ def samples_by_device(scenario: Scenario, data: Dataset, network: Network) -> Ho
     if data.owner_order == "device" and settings.partition != "natural":
         rule = "must be natural for a list or a partitioner, whose parts are the devices'"
         raise InvalidValue("Scenario.data.partition", rule, repr(settings.partition), 'Example: partition = "natural"')
-    if settings.partition not in ("iid", "natural") and not (data.num_classes and data.train_y.ndim == 1):
+    if PARTITIONS[settings.partition].by_class and not (data.num_classes and data.train_y.ndim == 1):
         rule = "must be iid for samples without classes" + ("" if data.train_owner is None else ", or natural")
         raise InvalidValue("Scenario.data.partition", rule, repr(settings.partition), 'Example: partition = "iid"')
     classes = classes_of(data.train_y, data)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -9,18 +10,23 @@ import numpy as np
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from airprune.components.choice import ChoiceSection
+from airprune.data.partitions import PARTITIONS
 from airprune.errors import InvalidValue, UnknownName
 from airprune.methods.aggregation import AGGREGATIONS
 from airprune.methods.aggregation.steps import STEPS
 from airprune.methods.association import ASSOCIATIONS
+from airprune.methods.augmentations import AUGMENTATIONS
 from airprune.methods.compression import COMPRESSIONS
+from airprune.methods.loops import LOOPS, MINIBATCH_STEPS
 from airprune.methods.masking import MASKINGS
 from airprune.methods.objectives import OBJECTIVES
+from airprune.methods.optimisers import OPTIMISERS
+from airprune.methods.schedules import SCHEDULES
 from airprune.methods.selection import SELECTIONS
 from airprune.methods.topology import TOPOLOGIES
 from airprune.methods.weighting import WEIGHTINGS
 from airprune.models.kernels import KERNELS
-from airprune.models.losses import AUTO, CROSS_ENTROPY, LOSSES, METRICS, OWN
+from airprune.models.losses import AUTO, CROSS_ENTROPY, LOSSES, METRICS, OWN, terms_of
 from airprune.planning.problem import CLASSIFIER_CAP
 from airprune.planning.schemes import SCHEMES
 from airprune.settings.section import (
@@ -244,7 +250,7 @@ class DataSection(Section):
         default=1,
         description="for data sets whose samples have owners: owners with fewer training samples are excluded",
     )
-    partition: Literal["iid", "shards", "dirichlet", "edge-iid", "edge-non-iid", "natural"] = Field(
+    partition: Text = Field(
         default="iid",
         description="partition of the training samples among devices: IID, non-IID by class, or natural: a device is "
         "one owner of samples, or several",
@@ -268,6 +274,13 @@ class DataSection(Section):
     data_dir: Annotated[FilePath | None, Label()] = Field(
         default=None, description="folder that is searched first for the files; results do not depend on it"
     )
+
+    @field_validator("partition")
+    @classmethod
+    def _known_partition(cls, name: str) -> str:
+        if name not in PARTITIONS:
+            raise PARTITIONS.unknown(name[:60], f"{cls.owner}.partition")
+        return name
 
     @property
     def source(self) -> str:
@@ -452,17 +465,45 @@ class PrivacySection(Section):
         return self
 
 
-class TrainSection(Section):
+# Fields of `train` that may name what a script gave to `run`, and the argument of it.
+_OWN_FIELDS = {"loop": "train", "optimizer": "optimizer"}
+
+
+def _is_own(name: Any) -> bool:
+    return isinstance(name, str) and name.startswith(OWN)
+
+
+class TrainSection(ChoiceSection):
     """Local training, Eq. (8)."""
 
     owner = "Scenario.train"
+    choices: ClassVar = {"loop": LOOPS, "optimizer": OPTIMISERS, "schedule": SCHEDULES, "augmentation": AUGMENTATIONS}
 
-    optimizer: Literal["sgd", "adam"] = Field(default="sgd", description="local optimiser, reset in each edge round")
+    loop: Text = Field(
+        default=MINIBATCH_STEPS,
+        description="training loop of a device; your own function by --import or `run(train=…)`",
+    )
+    optimizer: Text = Field(
+        default="sgd",
+        description="local optimiser; its state starts anew on every device in each edge round; your own by "
+        "--import or `run(optimizer=…)`",
+    )
     learning_rate: Positive = Field(default=0.001, description="learning rate eta of Eq. (8)")
     momentum: Annotated[float, Field(ge=0, lt=1)] = Field(
-        default=0.0, description="momentum of sgd; beta_1 of adam, where 0 means 0.9"
+        default=0.0, description="momentum of sgd; beta_1 of adam and adamw, where 0 means 0.9"
     )
-    weight_decay: NonNegative = Field(default=0.0, description="L2 weight decay; pruned weights stay unchanged")
+    weight_decay: NonNegative = Field(
+        default=0.0, description="weight decay: L2, decoupled for adamw; pruned weights stay unchanged"
+    )
+    clip_gradient_norm: Positive | None = Field(
+        default=None,
+        description="gradients of a step that are longer are scaled to this L2 norm over all parameters; none: as they "
+        "are",
+    )
+    clip_gradient_value: Positive | None = Field(
+        default=None, description="entries of gradients are clipped to this absolute value; none: as they are"
+    )
+    augmentation: Text = Field(default="none", description="random changes of the samples of each minibatch")
     batch_size: Count = Field(default=128, description="samples per minibatch")
     local_epochs: Count = Field(default=2, description="local passes over a device's samples per edge round")
     local_steps: Count | None = Field(
@@ -472,17 +513,22 @@ class TrainSection(Section):
         default="none",
         description="loss: fewer local steps from round to round, in proportion to sqrt(F(t) / F(0) eta(0) / eta(t))",
     )
-    schedule: Literal["constant", "step", "cosine"] = Field(
-        default="constant", description="schedule of the learning rate"
+    schedule: Text = Field(default="constant", description="schedule of the learning rate")
+    schedule_unit: Literal["global", "edge", "step", "local-step"] = Field(
+        default="global",
+        description="unit that the schedule follows: global rounds, edge rounds, step: edge rounds with a fraction for "
+        "every local step, local-step: the steps of a device in each of its rounds",
     )
-    step_every: Count = Field(default=1, description="for schedule step: global rounds between two changes")
+    step_every: Count = Field(default=1, description="for schedule step: units between two changes")
     step_factor: Positive = Field(default=0.5, description="for schedule step: factor of each change")
     kernel: Text = Field(
         default="auto",
         description="code that computes gradients; native is fast, for the paper's CNN; auto: native where it can",
     )
     loss: Text = Field(
-        default=CROSS_ENTROPY, description="loss that is minimised; your own by --import or `run(loss=…)`"
+        default=CROSS_ENTROPY,
+        description="loss that is minimised, or a weighted sum, 0.7 mse + 0.3 huber; your own by --import or "
+        "`run(loss=…)`",
     )
     metric: Text = Field(
         default=AUTO, description="metric of evaluations beside the loss; auto: the one that belongs to the loss"
@@ -513,12 +559,28 @@ class TrainSection(Section):
         rest = np.where(epochs < self.local_epochs, (steps - epochs * per_epoch) * self.batch_size, 0.0)
         return num_samples * epochs + np.minimum(rest, num_samples)
 
+    @classmethod
+    def _chosen(cls, fields: Mapping[str, Any]) -> dict[str, Any]:
+        """Returns the components that the fields name; functions of a script have no options."""
+        listed = {field: name for field, name in fields.items() if field not in _OWN_FIELDS or not _is_own(name)}
+        return super()._chosen(listed)
+
+    def chosen(self, field: str) -> Any:
+        """Returns the component that `field` names; what a script gave to `run` has to be given again."""
+        if field in _OWN_FIELDS and _is_own(name := getattr(self, field)):
+            rule = "names a function of the script that started the run"
+            way_out = f"Give it again: airprune.run(…, {_OWN_FIELDS[field]}=…)."
+            raise InvalidValue(f"{self.owner}.{field}", rule, repr(name), way_out)
+        return super().chosen(field)
+
     @field_validator("loss", "metric")
     @classmethod
     def _known_function(cls, name: str, info: ValidationInfo) -> str:
         known = LOSSES if info.field_name == "loss" else (AUTO, *METRICS)
-        if name not in known and not name.startswith(OWN):
-            raise UnknownName(f"{cls.owner}.{info.field_name}", name[:60], known)
+        names = terms_of(name) if info.field_name == "loss" else {name: 1.0}
+        for one in names:
+            if one not in known and not one.startswith(OWN):
+                raise UnknownName(f"{cls.owner}.{info.field_name}", one[:60], known)
         if info.field_name == "metric" and name in METRICS and METRICS[name].is_vector:
             rule, way_out = "must be one number", f'Example: evaluation.metrics = ["{name}"]'
             raise InvalidValue(f"{cls.owner}.metric", rule, f"{name!r}, one for each class", way_out)

@@ -24,6 +24,7 @@ from airprune.components.component import Owner
 from airprune.engines.base import loaded, opened
 from airprune.engines.serial import SerialEngine
 from airprune.errors import AirpruneError, UnknownName, WorkFailed
+from airprune.methods.loops import MINIBATCH_STEPS
 from airprune.methods.registration import registries
 from airprune.rounds.experiment import Experiment
 from airprune.rounds.method import Method
@@ -49,6 +50,17 @@ KEYS = {
     "aggregation": ("aggregation.edge", "aggregation.cloud"),
     "steps": ("aggregation.edge_step", "aggregation.cloud_step"),
     "topology": ("topology.name",),
+    "loops": ("train.loop",),
+    "optimisers": ("train.optimizer",),
+    "schedules": ("train.schedule",),
+    "augmentations": ("train.augmentation",),
+}
+# The sections with the options of components whose kind has another name.
+_SECTIONS = {
+    "schemes": "plan",
+    "objectives": "objective",
+    "steps": "aggregation",
+    **dict.fromkeys(("loops", "optimisers", "schedules", "augmentations"), "train"),
 }
 _TIGHT_S, _LOOSE_S = 0.0003, 1.0
 _SMALL: dict[str, Any] = {
@@ -238,7 +250,7 @@ def _open(subject: Subject) -> tuple[bool, str] | None:
         if subject.kind not in ("masking", "importance", "schemes"):
             return None
         opened = {}
-    owner = {"schemes": "plan", "objectives": "objective", "steps": "aggregation"}.get(subject.kind, subject.kind)
+    owner = _SECTIONS.get(subject.kind, subject.kind)
     changes = {f"{owner}.{subject.name}.{key}": value for key, value in opened.items()}
     ours, theirs = _watched(subject.scenario(changes, deadline_s=_LOOSE_S)).model, _plain_average()
     same = np.array_equal(ours, theirs)
@@ -282,6 +294,50 @@ def _lost_devices(subject: Subject) -> tuple[bool, str] | None:
     )
 
 
+def _masks(subject: Subject) -> tuple[bool, str] | None:
+    """Checks that no forward pass of a training loop sees a pruned or frozen weight moved.
+
+    Such weights are put back before every minibatch and at the end; a loop that makes several steps on one minibatch
+    has to keep them itself.
+    """
+    if subject.kind != "loops" or subject.name == MINIBATCH_STEPS:
+        return None
+    moved: list[int] = []
+    for masking in ("probe", "frozen"):
+        experiment = Experiment.of(subject.scenario({"masking.name": masking}), dataset=points())
+        job = experiment.job(InProcess(experiment.dataset))
+        watched: Any = _Watched(experiment.training.loop, moved)
+        job = dataclasses.replace(job, settings=dataclasses.replace(job.settings, loop=watched))
+        with SerialEngine(job) as executor:
+            next(run_rounds(experiment, executor, experiment.initial_state()))
+    worst = max(moved, default=0)
+    return not worst, f"{len(moved)} forward passes of pruned devices; at most {worst} weights had moved that may not"
+
+
+class _Watched:
+    """A loop, and the number of weights that each of its forward passes found moved against the mask."""
+
+    name = "watched"
+
+    def __init__(self, loop: Any, moved: list[int]) -> None:
+        self._loop, self._moved = loop, moved
+
+    def train(self, model: Any, batches: Any, context: Any) -> None:
+        tensors, masks = dict(model.named_parameters()), context.mask
+        before = {name: tensors[name].detach()[~mask].clone() for name, mask in masks.items()}
+
+        def watch(*_: Any) -> None:
+            moved = [int((tensors[name].detach()[~mask] != before[name]).sum()) for name, mask in masks.items()]
+            if masks:
+                self._moved.append(sum(moved))
+
+        hook = model.register_forward_pre_hook(watch)
+        try:
+            self._loop.train(model, batches, context)
+        finally:
+            hook.remove()
+
+
 _RULES: dict[str, Callable[[Subject], tuple[bool, str] | None]] = {
     RUNS: _runs,
     "same bytes in any order, on any number of workers": _order,
@@ -290,6 +346,7 @@ _RULES: dict[str, Callable[[Subject], tuple[bool, str] | None]] = {
     "no device misses the deadline": _deadline,
     "charged bits equal the encoder's count": _bits,
     "fully open equals plain averaging": _open,
+    "a training loop computes inside its mask": _masks,
     "state only in slots": _slot_names,
     "a device that did not arrive leaves no trace": _lost_devices,
 }

@@ -34,10 +34,13 @@ def kernel_for(
     loss: str = CROSS_ENTROPY,
     device: str = "cpu",
     teaches: bool = False,
+    needs_module: str = "",
 ) -> str:
     """The name of the kernel that `train.kernel` means for this model, these samples, this loss and this device.
 
-    `teaches`: the masking asks for distillation, which is of cross-entropy on the CPU.
+    Args:
+      teaches: the masking asks for distillation, which is of cross-entropy on the CPU.
+      needs_module: what works on the torch module itself between two steps, if anything does.
     """
 
     def unsupported(name: str) -> str:
@@ -48,6 +51,8 @@ def kernel_for(
             return f"it does not compute on {device!r}"
         if teaches and (kernel.teaching is None or loss != CROSS_ENTROPY or device != "cpu"):
             return "it does not distil, which the masking asks for"
+        if needs_module and not kernel.takes_modules:
+            return f"it computes without the torch module, which {needs_module} needs"
         return kernel.unsupported(model, x, y)
 
     if wanted != "auto":

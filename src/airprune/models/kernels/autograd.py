@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -39,7 +40,8 @@ class MinibatchLoss:
     """F(w, ξ) of Eq. (7) on minibatches of samples that all devices share.
 
     Attributes:
-      home: what computes: the model itself on a CPU, else its twin.
+      twin: the model where it computes, if that is not on a CPU.
+      transform: what is done to the samples of a minibatch before the forward pass, if anything is.
     """
 
     def __init__(self, model: LocalModel, x: Array, y: Array, *, loss: Loss | None = None, device: str = "cpu") -> None:
@@ -51,6 +53,7 @@ class MinibatchLoss:
         self.x, self.y = (in_precision(tensor_of(array), model.state.dtype) for array in (x, y))
         if self.twin is not None:
             self.x, self.y = self.x.to(self.twin.device), self.y.to(self.twin.device)
+        self.transform: Callable[[torch.Tensor], torch.Tensor] | None = None
         self._frozen: dict[tuple[object, ...], Frozen] = {}
         self._cuts: dict[int, Cut | None] = {}
 
@@ -69,6 +72,8 @@ class MinibatchLoss:
 
     def inputs(self, batch: Array) -> torch.Tensor:
         x = self.x[self.index(batch)]
+        if self.transform is not None:
+            x = self.transform(x)
         return x.contiguous(memory_format=torch.channels_last) if x.dim() == 4 else x
 
     def value(self, batch: Array) -> float:
@@ -144,6 +149,14 @@ class TorchGradient:
         self._loss = loss
         self.keep_features = loss.keep_features
 
+    @property
+    def transform(self) -> Callable[[torch.Tensor], torch.Tensor] | None:
+        return self._loss.transform
+
+    @transform.setter
+    def transform(self, transform: Callable[[torch.Tensor], torch.Tensor] | None) -> None:
+        self._loss.transform = transform
+
     def __call__(self, batch: Array) -> float:
         return self._loss.gradient(batch)
 
@@ -194,4 +207,5 @@ KERNEL = Kernel(
     devices=("cpu", *ACCELERATORS),
     teaching=TorchTeaching,
     stack=stack,
+    takes_modules=True,
 )

@@ -132,6 +132,8 @@ class Kernel(Listed):
       teaching: of (model, x, y) → the same for distillation; None if it cannot do that.
       stack: of (model, x, y, loss=…, batch_size=…, num_rows=…) → at most so many models at once, or None if this one
         cannot be stacked or that would not pay. It serves `build`'s gradients faster, never other ones.
+      takes_modules: whether it computes by the torch module itself, and its gradient has a `transform` of samples: for
+        training loops and augmentations.
     """
 
     unsupported: Callable[[Any, Array, Array], str]
@@ -140,3 +142,4 @@ class Kernel(Listed):
     devices: tuple[str, ...] = ("cpu",)
     teaching: Callable[[Any, Array, Array], Teaching] | None = None
     stack: Callable[..., Stacked | None] | None = None
+    takes_modules: bool = False

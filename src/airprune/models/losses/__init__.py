@@ -4,14 +4,17 @@ base            the interface of losses and metrics
 classification  cross-entropy, accuracy
 per_class       accuracy and F1 of each class
 regression      mse, mae, huber
+mixed           weighted sums of losses
 own             functions of users
 """
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from airprune.components.registry import Registry
+from airprune.errors import InvalidValue
 
 if TYPE_CHECKING:
     from airprune.models.losses.base import Loss, Metric
@@ -41,4 +44,32 @@ OWN = "own:"
 # The metric that goes with the loss.
 AUTO = "auto"
 
-__all__ = ["AUTO", "CROSS_ENTROPY", "LOSSES", "METRICS", "OWN"]
+
+def terms_of(text: str) -> dict[str, float]:
+    """Returns the weights of the losses in a sum, "0.7 mse + 0.3 huber"; one name alone has the weight 1."""
+    found: dict[str, float] = {}
+    for term in text.split(" + "):
+        number, _, name = term.strip().partition(" ")
+        try:
+            weight = float(number) if name else 1.0
+        except ValueError:
+            weight = math.nan
+        name = name.removeprefix("* ").strip() or number
+        if not (math.isfinite(weight) and weight > 0.0) or name in found:
+            rule = "must be a loss, or a sum of different ones with weights > 0"
+            raise InvalidValue("Scenario.train.loss", rule, repr(text[:60]), 'Example: "0.7 mse + 0.3 huber"')
+        found[name] = weight
+    return found
+
+
+def loss_named(text: str) -> Loss:
+    """Returns the loss of a name, or the weighted sum of several; its metric is that of the first."""
+    terms = terms_of(text)
+    if len(terms) == 1 and text in LOSSES:
+        return LOSSES[text]
+    from airprune.models.losses.mixed import mixed_loss  # of torch's tensors
+
+    return mixed_loss(text, [(weight, LOSSES[name]) for name, weight in terms.items()])
+
+
+__all__ = ["AUTO", "CROSS_ENTROPY", "LOSSES", "METRICS", "OWN", "loss_named", "terms_of"]

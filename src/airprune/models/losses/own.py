@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from airprune.errors import InvalidValue
-from airprune.models.losses import AUTO, LOSSES, METRICS, OWN
+from airprune.models.losses import AUTO, LOSSES, METRICS, OWN, loss_named
 from airprune.models.losses.base import Loss, Metric
 
 if TYPE_CHECKING:
@@ -77,14 +77,13 @@ def criteria_of(scenario: Scenario, loss: Any = None, metric: Any = None) -> Cri
     train, several = scenario.train, metric if isinstance(metric, (list, tuple)) else ()
     more = tuple(_more(scenario.evaluation.metrics, several))
     metric = None if several else metric
-    chosen = _chosen("loss", train.loss, loss, LOSSES, lambda: Loss(name=train.loss, summary="", mean=loss))
+    chosen = _chosen("loss", train.loss, loss, loss_named, lambda: Loss(name=train.loss, summary="", mean=loss))
     name = chosen.metric if train.metric == AUTO else train.metric
     if not name:
         return Criteria(chosen, None, more)
     short = name.removeprefix(OWN)
-    return Criteria(
-        chosen, _chosen("metric", name, metric, METRICS, lambda: Metric(name=short, summary="", mean=metric)), more
-    )
+    own = Metric(name=short, summary="", mean=metric)
+    return Criteria(chosen, _chosen("metric", name, metric, METRICS.__getitem__, lambda: own), more)
 
 
 def _more(names: Sequence[str], given: Sequence[Any]) -> Iterator[Metric]:
@@ -95,14 +94,14 @@ def _more(names: Sequence[str], given: Sequence[Any]) -> Iterator[Metric]:
 
 
 def _one_more(name: str, function: Any) -> Metric:
-    short = name.removeprefix(OWN)
-    found: Metric = _chosen("metrics", name, function, METRICS, lambda: Metric(name=short, summary="", mean=function))
+    own = Metric(name=name.removeprefix(OWN), summary="", mean=function)
+    found: Metric = _chosen("metrics", name, function, METRICS.__getitem__, lambda: own)
     return found
 
 
-def _chosen(kind: str, name: str, given: Any, known: Any, made: Callable[[], Any]) -> Any:
+def _chosen(kind: str, name: str, given: Any, known: Callable[[str], Any], made: Callable[[], Any]) -> Any:
     if not name.startswith(OWN):
-        return known[name]
+        return known(name)
     if given is None:
         rule = "names a function of the script that started the run"
         field = "Scenario.evaluation.metrics" if kind == "metrics" else f"Scenario.train.{kind}"

@@ -2,8 +2,8 @@
 
 Between two gradients, which fill the processor's caches, a device's round in Python costs several times what it costs
 by itself. `device_round` says what is done; this does the same with the same functions in C, to the bit, for devices
-without momentum, decay, diagnostics, memory, reports, codes or clipping. All others go the usual way, and so does a
-chunk in which anything fails: there the device is found.
+without momentum, decay, diagnostics, memory, reports, codes, clipping, or rates of single steps. All others go the
+usual way, and so does a chunk in which anything fails: there the device is found.
 """
 
 from __future__ import annotations
@@ -131,11 +131,14 @@ def _only_trains(device: Device) -> bool:
         or settings.weight_decay
         or settings.diagnostics
         or settings.clip_norm is not None
+        or settings.clips_gradients
+        or settings.step_rates is not None
+        or settings.needs_module
     )
     added_up = method.aggregation
     return (
         not does_more
-        and settings.optimizer == "sgd"
+        and settings.optimizer.name == "sgd"
         and isinstance(method.masking, Probe)
         and not method.masking.overrides(Probe.choose)
         and by_moves(method.masking)

@@ -54,6 +54,7 @@ class TrainTask(Task):
       last_trained: the highest one; None: the top for all.
       work: ‖a_n‖₁ of each, see `gradients_in_update`, where the edge's aggregation counts by it.
       group: the device that uploads for each, if some upload for others: what each group has sent is then reported.
+      time_left_s: until the deadline, as planned, for training loops.
       store: where the devices' memory is; stays with the driver.
       memory: their slots, read just before the task is handed out.  Each [num_devices, …]
     """
@@ -71,6 +72,7 @@ class TrainTask(Task):
     last_trained: tuple[int, ...] | None = None
     work: tuple[float, ...] | None = None
     group: tuple[int, ...] | None = None
+    time_left_s: float | None = None
     store: DeviceStore | None = None
     memory: Mapping[str, Array] = field(default_factory=dict)
 
@@ -212,6 +214,7 @@ def _group(run: Experiment, at: Place, state: RunState, plan: RoundPlan, edge: i
             global_round=at.global_round,
             edge_round=at.step,
             round_index=at.round_index,
+            time_left_s=float(planned.deadline_s),
             store=state.store,
         )
         for chunk in chunks_of(positions, run.mean_samples_seen)

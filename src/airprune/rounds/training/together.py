@@ -174,7 +174,8 @@ def together(device: Device, num_devices: int) -> Together | None:
     """Returns a trainer of at most so many such devices at once; None if they are trained one after the other."""
     settings = device.settings
     stack_of = KERNELS[settings.kernel].stack
-    if stack_of is None or settings.device != "cpu" or settings.diagnostics or device.teaching is not None:
+    alone = settings.diagnostics or device.teaching is not None or settings.needs_module
+    if stack_of is None or settings.device != "cpu" or alone:
         return None
     sizes = {"batch_size": settings.batch_size, "num_rows": num_devices}
     stack = stack_of(device.model, device.x, device.y, loss=device.minimised, **sizes)

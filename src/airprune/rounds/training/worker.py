@@ -244,5 +244,6 @@ def _orders(task: TrainTask, number: int) -> Orders:
         local_steps=None if task.local_steps is None else task.local_steps[number],
         memory={name: rows[number] for name, rows in task.memory.items()} if task.memory else NOTHING,
         first_trained=0 if task.first_trained is None else task.first_trained[number],
+        time_left_s=task.time_left_s,
         last_trained=None if task.last_trained is None else task.last_trained[number],
     )

@@ -6,7 +6,7 @@ import functools
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from airprune.data import DATASETS
+from airprune.data import DATASETS, PARTITIONS
 from airprune.methods import METHODS
 from airprune.methods.masking import MASKINGS
 from airprune.methods.masking.core import IMPORTANCES
@@ -22,7 +22,13 @@ def _names() -> dict[str, Iterable[str]]:
     """Fields whose values are names of a list that can grow."""
     chosen = {f"{home}.{field}": list(registry) for home, field, registry in Scenario.choice_fields()}
     ranked = {f"masking.{name}.importance": list(IMPORTANCES) for name in MASKINGS}
-    others = {"method": METHODS, "data.name": DATASETS, "radio.path_loss": PATH_LOSS, "model.name": MODELS}
+    others: dict[str, Iterable[str]] = {
+        "method": METHODS,
+        "data.name": DATASETS,
+        "data.partition": PARTITIONS,
+        "radio.path_loss": PATH_LOSS,
+        "model.name": MODELS,
+    }
     return {**chosen, **ranked, **others}
 
 
