@@ -486,6 +486,8 @@ def other_value(key, base):
         return old + "-2"
     if isinstance(old, float) and schema.get("maximum") == 1:
         return old / 2 or 0.5
+    if old is None:  # a number that may be missing
+        return 4
     return old + 1 if isinstance(old, int) else old * 0.97 or 0.5
 
 
@@ -654,7 +656,7 @@ def test_both_noises_at_once_are_refused():
 @pytest.mark.parametrize(
     ("key", "beginning"),
     [
-        ("plan.deadlin_s", "Scenario.plan.deadlin_s is unknown; did you mean 'deadline_s'? known: scheme, deadline_s,"),
+        ("plan.deadlin_s", "Scenario.plan.deadlin_s is unknown; did you mean 'deadline_s'? known: scheme, weighting,"),
         ("deadline_s", "Scenario.deadline_s is unknown; did you mean 'plan.deadline_s'? known: name, method, seed,"),
         ("plans.deadline_s", "Scenario.plans.deadline_s is unknown; "),
         ("seed.x", "Scenario.seed.x is unknown; did you mean 'seed'? known:"),
