@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tools import promise_table, related_table, scenario_table
+from tools import device_table, promise_table, related_table, scenario_table
 
 import airprune as ap
 from airprune.cli import main
@@ -273,3 +273,9 @@ def test_the_numbers_of_the_promise_follow_from_the_recorded_league():
         pytest.skip("the recorded league has the earlier form")
     page = promise_table.PAGE.read_text()
     assert page == promise_table.up_to_date(page, promise_table.results()), "run: tools/promise_table.py"
+
+
+def test_the_tables_on_device_clocks_follow_from_the_recorded_league():
+    found = device_table.standings(ROOT / "build/no-league", device_table.read_ledger(device_table.LEDGER))
+    page = device_table.PAGE.read_text()
+    assert page == device_table.updated(page, found), "run: tools/device_table.py"
