@@ -28,7 +28,10 @@ from support.browser import CHROMIUM_ARGUMENTS, CHROMIUM_NAMES
 
 ROOT = Path(__file__).resolve().parents[1]
 OUT = ROOT / "build/screenshots"
-PAGES = {"overview": "/", "planner": "/planner", "runs": "/runs", "league": "/league", "reproduction": "/reproduction"}
+PAGES = {
+    **{"overview": "/", "planner": "/planner", "work": "/work", "runs": "/runs"},
+    **{"league": "/league", "reproduction": "/reproduction"},
+}
 DOCS_PAGES = {"docs-home": "/index.html", "docs-equations": "/equations.html", "docs-python": "/python.html"}
 LOOKS: dict[str, dict[str, Any]] = {
     "light": {"viewport": {"width": 1440, "height": 1000}, "color_scheme": "light"},
@@ -40,6 +43,7 @@ SHOWN = (
     ("overview", "light", "web-overview.png", 1000),
     ("planner", "light", "web-planner-light.png", 1250),
     ("planner", "dark", "web-planner-dark.png", 1250),
+    ("work", "light", "web-work.png", 1000),
     ("runs", "light", "web-runs.png", 1000),
     ("reproduction", "light", "web-reproduction.png", 1000),
 )

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from airprune.planning.schemes import SCHEMES, plan
     from airprune.results.bound import bound_of
     from airprune.results.frames import load_runs
+    from airprune.results.partition import partition_of
     from airprune.runs import run
     from airprune.runs.callbacks import Callback
     from airprune.runs.exporting import load_model
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
     from airprune.runs.trained import Trained, train
     from airprune.scenario import Scenario
     from airprune.studies.calls import compare, sweep
+    from airprune.studies.deadlines import deadlines
     from airprune.theory.convergence import convergence_bound
     from airprune.theory.privacy import privacy_epsilon
 
@@ -65,6 +67,7 @@ __all__ = [
     "SCHEMES",
     "smallest_deadline_s",
     "smallest_bandwidth_hz",
+    "deadlines",
     "aggregate",
     "compress",
     "convergence_bound",
@@ -82,6 +85,7 @@ __all__ = [
     "compare",
     "sweep",
     "load_runs",
+    "partition_of",
     "bound_of",
     "AirpruneError",
     "UsageError",
@@ -100,6 +104,7 @@ _HOMES = {
     "SCHEMES": "planning.schemes",
     "smallest_deadline_s": "planning.inverse",
     "smallest_bandwidth_hz": "planning.inverse",
+    "deadlines": "studies.deadlines",
     "aggregate": "methods.aggregation.masked_sum",
     "compress": "methods.compression",
     "convergence_bound": "theory.convergence",
@@ -117,6 +122,7 @@ _HOMES = {
     "compare": "studies.calls",
     "sweep": "studies.calls",
     "load_runs": "results.frames",
+    "partition_of": "results.partition",
     "bound_of": "results.bound",
     "AirpruneError": "errors",
     "UsageError": "errors",

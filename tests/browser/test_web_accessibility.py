@@ -12,6 +12,8 @@ PAGES = {
     "planner": "/planner",
     "planner without a plan": "/planner?deadline_ms=1",
     "planner with a density": "/planner?num_edges=20&devices_per_edge=100&deadline_ms=600",
+    "work": "/work?boards=paper*1,raspberry-pi-4*2,accelerator-70*1",
+    "work without a plan": "/work?deadline_ms=1",
     "runs": "/runs?run=real&run=b",
     "groups": "/runs?match=&group=each&target=0.5",
     "league": "/league",

@@ -299,3 +299,83 @@ def test_a_quantity_given_in_two_units_is_refused():
         2,
         b"error: --deadline-ms and --deadline-s are the same quantity; give one of them.\n",
     )
+
+
+# Scenarios
+
+
+WORK = ("method=adaptive-work", "clock.compute=flops", "clock.flops_per_cycle=8", "network.cpu_hz=5e8")
+
+
+def scenario_json(*words: object) -> dict:
+    done = airprune("plan", "smoke", *words, "--json")
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_the_plan_of_a_scenario_is_what_its_run_does_first():
+    found = scenario_json(*WORK, "network.cpu_hz_max=3e9")
+    scenario = ap.Scenario.preset("smoke").with_overrides([*WORK, "network.cpu_hz_max=3e9", "engine.name=serial"])
+    record = next(ap.run(scenario))
+    for key in ("local_steps", "first_trained"):
+        assert [device[key] for device in found["devices"]] == list(record[key])
+    shares = [device["bandwidth_share"] for device in found["devices"]]
+    assert shares == pytest.approx(record["bandwidth_share"], rel=1e-12)  # the same plan
+    assert found["deadline_ms"] == pytest.approx(1e3 * record["deadline_s"], rel=1e-12)
+
+
+def test_forward_backward_and_upload_make_up_the_latency_of_a_device():
+    for device in scenario_json(*WORK, "plan.deadline_s=0.2")["devices"]:
+        parts = device["forward_ms"] + device["backward_ms"] + device["upload_ms"]
+        assert parts == pytest.approx(device["latency_ms"], rel=1e-9)  # a sum of differences
+        assert device["latency_ms"] <= 200 * (1 + 1e-9) and device["local_steps"] >= 1
+
+
+def test_prices_of_work_are_in_megahertz_seconds_and_gigahertz():
+    done = airprune("plan", "smoke", *WORK)
+    text = done.stdout.decode()
+    for words in ("1 MHz more for each edge buys", "1 s more for each round buys", "1 GHz more for each device buys"):
+        assert words in text
+    found = scenario_json(*WORK, "plan.deadline_s=0.2", "radio.bandwidth_hz=1e5")
+    per_mhz = [edge["progress_per_mhz"] for edge in found["edges"]]
+    prices = [edge["shadow_price"] / 0.1 for edge in found["edges"]]
+    assert per_mhz == pytest.approx(prices, rel=1e-12) and max(per_mhz) > 0
+
+
+def test_options_are_changes_of_the_scenario_and_changes_need_one():
+    found = scenario_json("--deadline-ms", 25, "--scheme", "min-max")
+    assert found["deadline_ms"] == pytest.approx(25.0) and found["scheme"] == "min-max"
+    refused = airprune("plan", "-", "seed=3", stdin=FLEET)
+    assert refused.returncode == 2 and b"KEY=VALUE changes are for scenarios" in refused.stderr
+    solved = airprune("plan", "smoke", "--solve", "deadline", "--target-pruning", 0.5)
+    assert solved.returncode == 2 and b"airprune deadline smoke" in solved.stderr
+
+
+# Many devices
+
+
+def many_csv(count: int = 600) -> str:
+    snr_db = np.random.default_rng(2).uniform(25.0, 45.0, count)
+    return "device,edge,snr_db\n" + "".join(f"d{n},e{n % 12},{x!r}\n" for n, x in enumerate(snr_db.tolist()))
+
+
+def test_many_failures_are_one_sentence_with_a_deadline_that_serves_all():
+    done = airprune("plan", "-", "--deadline-ms", 50, stdin=many_csv())
+    errors = [line for line in done.stderr.decode().splitlines() if line.startswith("error:")]
+    assert done.returncode == 1 and len(errors) == 1
+    assert "12 of 12 edges have no plan for 50 ms: 12 are short of bandwidth" in errors[0]
+    serves_ms = float(errors[0].split("the smallest deadline that serves all is ")[1].split(" ms")[0])
+    assert airprune("plan", "-", "--deadline-ms", serves_ms, stdin=many_csv()).returncode == 0
+    assert airprune("plan", "-", "--deadline-ms", serves_ms * 0.999, stdin=many_csv()).returncode == 1
+    text = done.stdout.decode()
+    assert "the smallest deadline for all" in text and "600 of 600" in text
+
+
+def test_the_what_if_of_one_more_megahertz_is_the_plan_with_it():
+    found = plan_json("--deadline-ms", 400, "--what-if", stdin=many_csv())
+    given, more = found["what_if"][:2]
+    wider = plan_json("--deadline-ms", 400, "--bandwidth-mhz", 21, stdin=many_csv())
+    ratios = [device["pruning_ratio"] for device in wider["devices"]]
+    assert more["change"] == "1 MHz more for each edge"
+    assert more["mean_pruning_ratio"] == pytest.approx(np.mean(ratios), rel=1e-9)  # bandwidth in another order of units
+    assert more["mean_pruning_ratio"] < given["mean_pruning_ratio"]

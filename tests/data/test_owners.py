@@ -85,7 +85,7 @@ def test_the_fingerprint_has_owners_only_if_there_are_any(tmp_path):
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
-        ({"test_owner": None}, "Dataset.test_owner must be given with the other part's owners"),
+        ({"train_owner": None}, "Dataset.train_owner must be given with the test part's owners"),
         ({"train_owner": OWNER[:-1]}, r"Dataset.train_owner must be a whole number ≥ 0 for each of 300"),
         ({"train_owner": -OWNER - 1}, r"Dataset.train_owner must be a whole number ≥ 0"),
         ({"train_owner": OWNER / 2}, r"Dataset.train_owner must be a whole number"),

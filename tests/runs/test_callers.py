@@ -91,6 +91,8 @@ CALLS = {
         "seeds", "out", "target", "workers",
     )},
     "load_runs.folder": ap.load_runs,
+    "partition_of.scenario": ap.partition_of,
+    "partition_of.dataset": lambda x: ap.partition_of(SCENARIO, x if x is not None else 0),
     "bound_of.run": ap.bound_of,
     "load_model.run": ap.load_model,
     "privacy_epsilon.noise_multiplier": lambda x: ap.privacy_epsilon(x, 10),

@@ -16,12 +16,13 @@ from airprune.cli import main
 from airprune.errors import InvalidValue, UsageError, WorkFailed
 from airprune.planning.fleet import read_fleet, read_network
 from airprune.rounds.experiment import Experiment
-from airprune.studies.advice import LOSSLESS, advise, candidates, run_pilots
+from airprune.studies.advice import LOSSLESS, advise, candidates, default_candidates, run_pilots, without_plan
 from airprune.studies.advice.checking import first_with, outcome_of
 from airprune.studies.advice.curves import crossing, fit_curve, rising
 from airprune.studies.advice.forecast import Interval
 from airprune.studies.advice.pilots import Pilot, Pilots, ends_s, reference_scenario, small_scenario
 from airprune.studies.advice.rehearsal import rehearse
+from airprune.studies.advice.sample_fleet import sample_fleet
 from airprune.studies.advice.slowdown import lossless_rounds_at, pairs_at_equal_accuracy, rounds_after, slowdown
 from airprune.wireless.channel import full_band_rates
 from support.processes import PATIENCE_S, session_of, start_airprune, wait_for
@@ -218,6 +219,87 @@ def test_a_small_pilot_has_the_steps_of_the_real_run_and_the_reference_its_sampl
     assert share == 0.5 and reference.selection.name == "random-share" and reference.data == big.data
 
 
+def test_planned_work_is_tried_on_device_clocks_alone():
+    base = ap.Scenario.preset("smoke")
+    assert "adaptive-work" not in default_candidates(base)
+    device = base.with_values({"clock.compute": "flops", "clock.flops_per_cycle": 8.0})
+    assert default_candidates(device) == (*default_candidates(base), "adaptive-work")
+
+
+@pytest.mark.parametrize(
+    "clock",
+    [
+        {"clock.compute": "flops", "clock.flops_per_cycle": 8.0},
+        {"clock.compute": "flops", "clock.board": "raspberry-pi-4", "network.cpu_hz": 1.8e9},
+        {"clock.compute": "measured", "clock.seconds_per_sample": 1e-3, "clock.at_hz": 1e9},
+    ],
+    ids=["flops", "board", "measured"],
+)
+def test_a_small_pilot_computes_as_long_as_the_real_run(clock):
+    scenario = ap.Scenario.preset("smoke").with_values({"data.train_samples": 8_000, "train.batch_size": 64, **clock})
+    real = Experiment.of(scenario)
+    small = Experiment.of(small_scenario(scenario, real, 0))
+    device, whole = np.arange(real.network.num_devices), np.array(float(real.shape.num_weights))
+    times = [one.compute.training_s(whole, device, one.network.cpu_hz) for one in (real, small)]
+    assert times[1] == pytest.approx(times[0], rel=1e-12)  # a quarter of the samples at a quarter of the speed
+
+
+def big_fleet(tmp_path, column="snr_db", low=30.0, high=45.0, edges=40, count=2_000):
+    values = np.random.default_rng(0).uniform(low, high, count)
+    rows = "".join(f"d{n},e{n % edges},{value!r}\n" for n, value in enumerate(values.tolist()))
+    (tmp_path / "big.csv").write_text(f"device,edge,{column}\n{rows}")
+    return ap.Scenario.preset("smoke").with_("network.table", str(tmp_path / "big.csv"))
+
+
+@pytest.mark.parametrize(("column", "low", "high"), [("snr_db", 30.0, 45.0), ("rate_mbps", 150.0, 300.0)])
+def test_devices_of_a_sample_are_pruned_as_in_the_whole_fleet(tmp_path, column, low, high):
+    scenario = big_fleet(tmp_path, column, low, high).with_("plan.deadline_s", 0.5)
+    sample = sample_fleet(scenario, most_devices=100)
+    assert len(sample.kept) == 100 and sample.share == 0.5  # 4 of 40 edges, half of their 50 devices
+    some = sample.scenario(scenario, tmp_path / "some.csv")
+    means = []
+    for one in (scenario, some):
+        network, radio = one.build_network(), one.build_radio()
+        problem = ap.PlanProblem(
+            full_band_rate_bps=full_band_rates(network, radio, seed=0), seconds_per_weight=1e-8, edge=network.edge
+        )
+        smallest_s = ap.plan(problem, "min-max").min_deadline_s
+        means.append(ap.plan(dataclasses.replace(problem, deadline_s=0.5), "min-max").pruning_ratio.mean())
+        assert np.isfinite(smallest_s).all()
+    assert means[1] == pytest.approx(means[0], abs=0.03)  # other devices of the same distribution
+
+
+def test_whole_edges_of_a_sample_keep_their_devices_and_bandwidth(tmp_path):
+    scenario = big_fleet(tmp_path)
+    sample = sample_fleet(scenario, most_devices=250, whole_edges=True)
+    some = sample.scenario(scenario, tmp_path / "some.csv")
+    network = some.build_network()
+    assert np.bincount(network.edge).tolist() == [50] * 5 and some.radio.bandwidth_hz == scenario.radio.bandwidth_hz
+    assert sample_fleet(ap.Scenario(), most_devices=10) is None
+
+
+def test_a_method_without_a_plan_is_named_with_the_deadline_that_works(tmp_path):
+    base = ap.Scenario.load(tiny_file(tmp_path)).with_values({"engine.name": "serial", "plan.infeasible": "fail"})
+    methods = candidates(base.with_("plan.deadline_s", 1e-6), ["variance", "adaptive-bits"])
+    found = without_plan(methods, Experiment.of(methods[0].scenario))
+    assert list(found) == ["variance"]  # the deadline of the other tunes itself
+    longer = candidates(base.with_("plan.deadline_s", found["variance"]), ["variance"])
+    assert without_plan(longer, Experiment.of(longer[0].scenario)) == {}
+
+
+def test_pilots_of_one_round_recommend_nothing(tmp_path):
+    base = ap.Scenario.load(tiny_file(tmp_path, global_rounds=20)).with_("engine.name", "serial")
+    methods = candidates(base, ["fp32", "frozen-pruning"])
+    experiment = Experiment.of(methods[0].scenario)
+    lossless = curves_of(1.0)[0]
+    short = advise(methods, experiment, made_up(lossless[:1], fp32=lossless[:1], **{"frozen-pruning": lossless[:1]}))
+    assert short.best is None and "too short for a recommendation" in short.sentence
+    one_short = made_up(lossless, fp32=lossless[:1], **{"frozen-pruning": lossless})
+    partly = advise(methods, experiment, one_short, target=0.75)
+    assert [forecast.sure == "unknown" for forecast in partly.forecasts] == [False, True, False]
+    assert partly.best is not None and partly.best.method != "fp32"
+
+
 def made_up(lossless, **methods):
     """Pilots with given curves."""
     small = {
@@ -340,7 +422,8 @@ def fleet(tmp_path, monkeypatch):
     return "fleet.csv"
 
 
-def test_the_command_tells_a_table_and_writes_json_csv_and_pictures(fleet, tmp_path, capsys, one_thread):
+def test_the_command_tells_a_table_and_writes_json_csv_and_pictures(fleet, tmp_path, capsys, one_thread, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
     words = ["advise", fleet, "./tiny.toml", "--rounds", "2", "--methods", "adaptive-bits", "engine.name=serial"]
     assert main([*words, "--out", "told", "--check"]) == 0
     out, err = capsys.readouterr()
@@ -356,6 +439,10 @@ def test_the_command_tells_a_table_and_writes_json_csv_and_pictures(fleet, tmp_p
     rows = list(csv.DictReader((tmp_path / "told" / "advice.csv").read_text().splitlines()))
     assert [row["method"] for row in rows] == ["no-pruning", "adaptive-bits"] and "time_s_median" in rows[0]
     assert (tmp_path / "told" / "advice.png").read_bytes().startswith(b"\x89PNG")
+    assert [line.split()[0] for line in out.splitlines() if line.startswith(("no-pruning", "adaptive-bits"))] == [
+        "no-pruning",
+        "adaptive-bits",
+    ]  # 80 characters hold all columns: no part of the table comes below another
     assert (tmp_path / "told" / "advice.pdf").read_bytes().startswith(b"%PDF")
 
     assert main([*words, "--json"]) == 0

@@ -13,7 +13,7 @@ from support.web_runs import make_run
 
 pytest_plugins = ["support.browser"]
 
-PAGES = ("/", "/planner", "/runs", "/league", "/reproduction")
+PAGES = ("/", "/planner", "/work", "/runs", "/league", "/reproduction")
 WRONG = ("", "wrong", "ÿ", "\ud800", "0" * 32)
 
 

@@ -24,7 +24,7 @@ from support.processes import airprune, start_airprune
 pytest_plugins = ["support.browser"]
 
 FLEET = "device,edge,snr_db\na,x,40\n"
-PAGES = ["/", "/planner", "/runs", "/league", "/reproduction"]
+PAGES = ["/", "/planner", "/work", "/runs", "/league", "/reproduction"]
 
 
 def refused(answer, status):

@@ -6,6 +6,7 @@ import contextlib
 import csv
 import io
 import json
+import math
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,6 +22,7 @@ from airprune.cli.scenario_argument import scenario_from
 from airprune.cli.stopping import STOPPED
 from airprune.cli.tables import plain_table, print_table
 from airprune.errors import UsageError
+from airprune.planning.plan import round_up_ms
 from airprune.results.measures import MEASURES
 from airprune.tables import write_text_atomic
 from airprune.text import MISSING, clocks_text, number
@@ -51,8 +53,13 @@ def advise(
         ),
     ] = None,
     methods: Annotated[
-        str, typer.Option(metavar="NAMES", help="Methods (`airprune methods`) to choose from, separated by commas.")
-    ] = "no-pruning,adaptive-pruning,frozen-pruning,adaptive-bits",
+        str | None,
+        typer.Option(
+            metavar="NAMES",
+            help="Methods (`airprune methods`) to choose from, separated by commas.  [default: no-pruning, "
+            "adaptive-pruning, frozen-pruning, adaptive-bits; adaptive-work on a device clock]",
+        ),
+    ] = None,
     target: Annotated[
         float | None,
         typer.Option(
@@ -86,7 +93,7 @@ def advise(
     """
     from airprune.rounds.experiment import Experiment
     from airprune.studies.advice import advise as advise_on
-    from airprune.studies.advice import candidates, outcome_of, run_pilots
+    from airprune.studies.advice import candidates, default_candidates, outcome_of, run_pilots, without_plan
     from airprune.studies.advice.pilots import described
 
     if target is not None:
@@ -96,32 +103,38 @@ def advise(
         whole_number("--rounds", rounds, at_least=1)
     name, changes = _split(words or [])
     base = scenario_from(name, [f"network.table={fleet}"], engine=engine, workers=workers)
-    chosen = candidates(base, names_in(methods), changes)
+    names = default_candidates(base.with_overrides(changes)) if methods is None else names_in(methods)
+    chosen = candidates(base, names, changes)
     experiment = Experiment.of(chosen[0].scenario)
+    no_plan = without_plan(chosen, experiment)
+    chosen = [method for method in chosen if method.name not in no_plan]
+    for method, smallest_s in no_plan.items():
+        say(f"note: {method} has no plan for its deadline; {_way_out(smallest_s)}.")
     report = _progress(timed=rounds is None)
     with _stopping("Stopped before there was a recommendation."):
         pilots = run_pilots(chosen, experiment, budget_s=budget, rounds=rounds, report=report)
     say(described(pilots))
-    advice = advise_on(chosen, experiment, pilots, target=target)
-    command = _command(name, fleet, advice.best)
+    advice = advise_on(chosen, experiment, pilots, target=target, no_plan=no_plan)
+    command = None if advice.best is None else _command(name, fleet, advice.best)
     document = _document(advice, pilots, experiment, fleet, name, command)
     if out is not None:
         _write(out, advice, document, title=f"{fleet.name}, {name}; ")
     if not as_json:
         _show(advice, command)
-    if check:
-        scenario = next(method.scenario for method in chosen if method.name == advice.best.method)
+    if check and (best := advice.best) is not None:
+        label = f"check of {best.method}"
+        scenario = next(method.scenario for method in chosen if method.name == best.method)
         with _stopping("Stopped; the forecast is not checked."):
             outcome = outcome_of(
                 scenario,
                 advice.target,
-                watched=lambda records, real: show_progress(records, real, label=f"check of {advice.best.method}"),
+                watched=lambda records, real: show_progress(records, real, label=label),
             )
-        document["check"] = outcome.as_json(advice.best)
+        document["check"] = outcome.as_json(best)
         if out is not None:
             _write(out, advice, document, outcome, title=f"{fleet.name}, {name}; ")
         if not as_json:
-            stdout_console().print(outcome.sentence(advice.best, advice.target), markup=False, soft_wrap=True)
+            stdout_console().print(outcome.sentence(best, advice.target), markup=False, soft_wrap=True)
     if as_json:
         print_json(document)
 
@@ -157,39 +170,55 @@ def _command(name: str, fleet: Path, best: Forecast) -> str:
     return shlex.join(["airprune", "run", name, f"network.table={fleet}", *best.words])
 
 
-def _show(advice: Advice, command: str) -> None:
+def _way_out(smallest_s: float) -> str:
+    if math.isfinite(smallest_s):
+        return f"the smallest that works is {round_up_ms(smallest_s)} ms"
+    return "no deadline works, since a device has no uplink rate"
+
+
+def _show(advice: Advice, command: str | None) -> None:
     print_table(_table(advice))
     console = stdout_console()
     console.print(advice.sentence, markup=False, soft_wrap=True)
-    console.print(command, markup=False, soft_wrap=True)
+    if command is not None:
+        console.print(command, markup=False, soft_wrap=True)
 
 
 def _table(advice: Advice) -> Table:
+    """Returns one row per method; all columns fit 80 characters."""
+    from airprune.studies.advice.forecast import TOO_SHORT
+
     bits, joules = MEASURES["uploaded_bits"], MEASURES["energy_j"]
-    numbers = (
-        *(MEASURES["bits_per_weight"].label, "deadline ms", "ms per round", "edge rounds"),
-        *(MEASURES["time_s"].brief, bits.unit, joules.unit),
-    )
+    numbers = ("bits per weight", "ms per round", "edge rounds", MEASURES["time_s"].brief, bits.unit, joules.unit)
+    late = [one for one in advice.forecasts if not one.cost.meets_deadline]
+    notes = [clocks_text([advice.clock])]
+    if late:
+        notes.append(f"* misses the deadline of {number(late[0].cost.deadline_s, '.4g', ' ms', scale=1e3)}.")
+    title = f"To {advice.target:.1%} test accuracy, median and 80 % interval"
     table = plain_table(
         *("method", *numbers, "sure?"),
         numbers=numbers,
-        title=f"To {advice.target:.1%} test accuracy, median and 80 % interval",
-        caption=clocks_text([advice.clock]),
+        title="Costs of a round" if advice.best is None else title,
+        caption=" ".join(notes),
     )
     for forecast in advice.forecasts:
-        cost = forecast.cost
-        table.add_row(
-            forecast.method,
-            number(cost.bits_per_weight, ".3g"),
-            number(cost.deadline_s, ".3g", scale=1e3) + ("" if cost.meets_deadline else " missed"),
-            number(cost.seconds, ".3g", scale=1e3),
+        cost, is_known = forecast.cost, forecast.sure != TOO_SHORT
+        known = (
             number(forecast.rounds.median, ".2g"),
             _interval(forecast.time_s),
             number(forecast.uploaded_bits.median, ".3g", scale=bits.scale),
             number(forecast.energy_j.median, ".3g", scale=joules.scale),
+        )
+        table.add_row(
+            forecast.method,
+            number(cost.bits_per_weight, ".3g"),
+            number(cost.seconds, ".3g", scale=1e3) + ("" if cost.meets_deadline else "*"),
+            *(known if is_known else (MISSING,) * len(known)),
             forecast.sure,
             style="bold" if forecast is advice.best else None,
         )
+    for method in advice.no_plan:
+        table.add_row(method, *(MISSING,) * len(numbers), "no plan")
     return table
 
 
@@ -201,7 +230,7 @@ def _interval(interval: Interval) -> str:
 
 
 def _document(
-    advice: Advice, pilots: Pilots, experiment: Experiment, fleet: Path, name: str, command: str
+    advice: Advice, pilots: Pilots, experiment: Experiment, fleet: Path, name: str, command: str | None
 ) -> dict[str, Any]:
     """Returns the recommendation for machines."""
     from airprune.studies.advice.forecast import INTERVAL
@@ -216,11 +245,20 @@ def _document(
         "edge_rounds": advice.schedule,
         "interval": INTERVAL,
         "methods": [forecast.as_json() for forecast in advice.forecasts],
-        "recommended": {"method": advice.best.method, "sentence": advice.sentence, "command": command},
+        "no_plan": {
+            method: {"smallest_deadline_s": found if math.isfinite(found) else None}
+            for method, found in advice.no_plan.items()
+        },
+        "recommended": {
+            "method": None if advice.best is None else advice.best.method,
+            "sentence": advice.sentence,
+            "command": command,
+        },
         "pilots": {
             "seconds": round(pilots.seconds, 1),
             "seeds": list(pilots.seeds),
             "samples": pilots.small_samples,
+            "devices": pilots.small_devices,
             "accuracy": {method: [list(pilot.accuracy) for pilot in found] for method, found in pilots.small.items()},
             "reference": {"share_of_devices": pilots.share, "accuracy": list(pilots.reference.accuracy)},
         },
@@ -237,7 +275,7 @@ def _write(out: Path, advice: Advice, document: dict[str, Any], outcome: Outcome
     write_text_atomic(out / "advice.json", json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
     write_text_atomic(out / "advice.csv", _csv(document["methods"]))
     real_run = None
-    if outcome is not None and outcome.reached and outcome.at.time_s is not None:
+    if advice.best is not None and outcome is not None and outcome.reached and outcome.at.time_s is not None:
         real_run = RealRun(advice.best.method, outcome.at.time_s, outcome.at.test_accuracy)
     figure = forecast_figure(
         {one.method: Band(one.curve_time_s, one.curve) for one in advice.forecasts},

@@ -21,6 +21,7 @@ from airprune.extras import MissingExtra, sentence_for
 PANELS = {
     "Plan": {
         "plan": "Allocate bandwidth and pruning so that devices meet the deadline.",
+        "deadline": "Show which deadlines serve all devices, and what is pruned.",
         "advise": "Recommend a method for a fleet, from pilot runs.",
     },
     "Experiment": {

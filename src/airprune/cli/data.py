@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 import typer
@@ -11,7 +12,8 @@ from rich.text import Text
 
 from airprune.checks import whole_number
 from airprune.cli.console import print_json, say, stdout_console
-from airprune.cli.options import AsJson
+from airprune.cli.options import AsJson, Changes, FleetTable, ScenarioName
+from airprune.cli.scenario_argument import scenario_from
 from airprune.cli.tables import plain_table, print_table
 from airprune.data import DATASETS, PARTITIONS, fetch_dataset, load_dataset, partition, partition_table
 
@@ -123,6 +125,51 @@ def show(
         print_json({"dataset": name, "partition": kind, "seed": seed, "devices": rows})
     elif out is None:
         _show(counts, edge, f"{name}, {kind}: samples of each class on each device")
+
+
+@data.command("partition")
+def show_partition(
+    scenario: ScenarioName,
+    overrides: Changes = None,
+    fleet: FleetTable = None,
+    as_json: AsJson = False,
+    out: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw the partition as PNG, PDF or SVG.")] = None,
+) -> None:
+    """Show the samples that every device and edge of a scenario would train on.
+
+    Prints a warning for every edge without samples of a class, and for devices without test samples of their own.
+
+    Example: `airprune data partition smoke data.path=people.csv data.owner_column=name data.partition=natural`
+    """
+    from airprune.results.partition import partition_of
+
+    found = partition_of(scenario_from(scenario, overrides or [], fleet=fleet))
+    if out is not None:
+        found.draw(out)
+        say(f"Partition of {len(found.sizes):,} devices drawn to {out}")
+    if as_json:
+        print_json({"partition": found.name, "classes": list(found.class_names), "devices": found.rows(),
+                    "edges": found.edge_rows(), "warnings": list(found.warnings)})  # fmt: skip
+        return
+    stdout_console().print(found.summary, highlight=False, soft_wrap=True)
+    stdout_console().print()
+    _print_rows(found.rows(), found.class_names, "By device")
+    stdout_console().print()
+    _print_rows(found.edge_rows(), found.class_names, "By edge")
+    for sentence in found.warnings:
+        say(f"warning: {sentence}")
+
+
+def _print_rows(rows: list[dict[str, Any]], class_names: Sequence[str], title: str) -> None:
+    keys = [key for key in rows[0] if key != "counts"]
+    headings = (*(key.replace("_", " ") for key in keys), *class_names)
+    table = plain_table(*headings, numbers=headings, title=title)
+    for row in rows[:_ROWS_SHOWN]:
+        cells = (f"{row[key]:,}" if isinstance(row[key], int) else str(row[key]) for key in keys)
+        table.add_row(*cells, *(f"{count:,}" if count else "·" for count in row["counts"]))
+    print_table(table, keys=len(keys))
+    if len(rows) > _ROWS_SHOWN:
+        say(f"{len(rows) - _ROWS_SHOWN:,} more; --json lists and --out partition.png draws all.")
 
 
 def _show(counts: np.ndarray, edge: np.ndarray, title: str) -> None:

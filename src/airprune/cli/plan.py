@@ -1,4 +1,4 @@
-"""`airprune plan`: from a table of devices to bandwidth shares and pruning ratios."""
+"""`airprune plan`: from a table of devices, or a scenario, to bandwidth shares, pruning ratios and work."""
 
 from __future__ import annotations
 
@@ -7,30 +7,21 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
-import numpy as np
 import typer
-from rich.table import Table
-from rich.text import Text
 
 from airprune.checks import quantity
-from airprune.cli.console import print_json, records, say, stdout_console
-from airprune.cli.options import AsJson
-from airprune.cli.tables import plain_table, print_table
+from airprune.cli.console import print_json, records, say
+from airprune.cli.options import AsJson, preset_names
+from airprune.cli.plan_tables import MANY, outcome_status, show_plan, show_what_if, what_if_json
 from airprune.errors import UsageError
-from airprune.planning import Plan, PlanProblem, Status
+from airprune.planning import PlanProblem
 from airprune.planning.fleet import Fleet, read_fleet, write_fleet
 from airprune.planning.inverse import Answer, smallest_bandwidth_hz, smallest_deadline_s
-from airprune.planning.plan import round_up_ms
 from airprune.planning.problem import CLASSIFIER_CAP
 from airprune.planning.schemes import plan as plan_by
 from airprune.planning.schemes import scheme_named
-from airprune.results.measures import MEASURES
-from airprune.text import MISSING, number
+from airprune.planning.what_if import usual_changes, what_if
 from airprune.units import mhz_to_hz, ms_to_s
-
-# A table shows this many devices; --json and --out have all.
-_ROWS_SHOWN = 40
-_FAILURES_SHOWN = 10
 
 
 class Question(StrEnum):
@@ -47,13 +38,19 @@ def plan(
     fleet: Annotated[
         str,
         typer.Argument(
-            metavar="FLEET",
+            metavar="FLEET|SCENARIO",
             help="CSV or JSON table with one row per device, or - for standard input. Columns: `device`, `edge`, and "
             "one of `snr_db`, `rate_mbps`, `distance_m` or coordinates. Optional: `cpu_hz`, `cycles_per_weight`, "
             "`local_iterations`, `seconds_per_step`, `seconds_per_sample`, `conv_weights`, `fc_weights`, "
-            "`objective_weight`, `fixed_bits`, `extra_seconds`.",
+            "`objective_weight`, `fixed_bits`, `extra_seconds`. Or a preset or TOML file: its first edge round is "
+            "planned, with its model, data, clock and method.",
+            autocompletion=preset_names,
         ),
     ],
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="KEY=VALUE", help="Changes to the scenario, e.g. `method=adaptive-work`."),
+    ] = None,
     deadline_ms: Annotated[
         float | None,
         typer.Option(metavar="MS", help="Deadline of an edge round, compute plus upload.  [default: 30]"),
@@ -68,20 +65,25 @@ def plan(
         float | None, typer.Option(metavar="HZ", help="The same in hertz, as `radio.bandwidth_hz` of a scenario.")
     ] = None,
     scheme: Annotated[
-        str, typer.Option(metavar="NAME", help="Scheme (`airprune schemes`), as `plan.scheme`.")
-    ] = "optimal",
+        str | None,
+        typer.Option(metavar="NAME", help="Scheme (`airprune schemes`), as `plan.scheme`.  [default: optimal]"),
+    ] = None,
     max_pruning: Annotated[
-        float,
+        float | None,
         typer.Option(
-            metavar="RATIO", help="Largest ratio, as `plan.max_pruning_ratio`; 1 would remove the classifier."
+            metavar="RATIO",
+            help="Largest ratio, as `plan.max_pruning_ratio`; 1 would remove the classifier.  "
+            f"[default: {CLASSIFIER_CAP}]",
         ),
-    ] = CLASSIFIER_CAP,
+    ] = None,
     min_pruning: Annotated[
-        float, typer.Option(metavar="RATIO", help="Smallest ratio, as `plan.min_pruning_ratio`.")
-    ] = 0.0,
+        float | None,
+        typer.Option(metavar="RATIO", help="Smallest ratio, as `plan.min_pruning_ratio`.  [default: 0]"),
+    ] = None,
     bits_per_weight: Annotated[
-        float, typer.Option(metavar="BITS", help="Bits per uploaded weight; with air-budget the most.")
-    ] = 64.0,
+        float | None,
+        typer.Option(metavar="BITS", help="Bits per uploaded weight; with air-budget the most.  [default: 64]"),
+    ] = None,
     solve: Annotated[
         Question | None,
         typer.Option(help="Find the smallest deadline, or bandwidth per edge, that keeps pruning at --target-pruning."),
@@ -92,6 +94,14 @@ def plan(
     statistic: Annotated[
         TargetStatistic, typer.Option(help="With --solve: the target is for the mean or the largest ratio.")
     ] = TargetStatistic.mean,
+    more: Annotated[
+        bool,
+        typer.Option(
+            "--what-if",
+            help=f"Also plan with more bandwidth, time and CPU; without this, for more than {MANY} devices and where "
+            "edges have no plan.",
+        ),
+    ] = False,
     as_json: AsJson = False,
     out: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write fleet and plan as CSV, which is a fleet table again.")
@@ -99,24 +109,56 @@ def plan(
 ) -> int:
     """Allocate bandwidth and pruning so that devices meet the deadline.
 
-    Every device gets a bandwidth share and a pruning ratio. Options and tables name their units; scenarios have SI
-    units (`plan.deadline_s`).
+    Every device gets a bandwidth share and a pruning ratio; with scheme `work` also local steps and the part of the
+    model that it trains. Options and tables name their units; scenarios have SI units (`plan.deadline_s`).
 
     Example: `airprune plan fleet.csv --deadline-ms 30`
     """
+    deadline = _given("--deadline-ms", deadline_ms, ms_to_s, "--deadline-s", deadline_s)
+    bandwidth = _given("--bandwidth-mhz", bandwidth_mhz, mhz_to_hz, "--bandwidth-hz", bandwidth_hz)
+    if (solve is None) != (target_pruning is None):
+        raise UsageError("--solve and --target-pruning go together. Example: --solve deadline --target-pruning 0.5")
+    if _is_scenario(fleet):
+        from airprune.cli.plan_scenario import plan_scenario
+
+        if solve is not None:
+            raise UsageError(
+                f"--solve is for fleet tables, got the scenario {fleet}. For the deadlines of a scenario: "
+                f"airprune deadline {fleet}"
+            )
+        options = {
+            "plan.deadline_s": deadline,
+            "radio.bandwidth_hz": bandwidth,
+            "plan.scheme": scheme,
+            "plan.max_pruning_ratio": max_pruning,
+            "plan.min_pruning_ratio": min_pruning,
+            "plan.bits_per_weight": bits_per_weight,
+        }
+        return plan_scenario(fleet, words or [], options, as_json=as_json, out=out)
+    if words:
+        raise UsageError(
+            f"KEY=VALUE changes are for scenarios, got {words[0]!r} with the table {fleet}. "
+            f"Example: airprune plan demo network.table={fleet} {words[0]}"
+        )
+    scheme = scheme or "optimal"
     chosen = scheme_named(scheme)
     if chosen.needs_limits:
         raise UsageError(
             f"--scheme {scheme} chooses clock and power within an energy budget, which a fleet table does not have. "
             f"Example: airprune run paper plan.scheme={scheme} plan.max_energy_j=0.01"
         )
-    deadline = _given("--deadline-ms", deadline_ms, ms_to_s, "--deadline-s", deadline_s, default=0.03)
-    bandwidth = _given("--bandwidth-mhz", bandwidth_mhz, mhz_to_hz, "--bandwidth-hz", bandwidth_hz, default=20e6)
+    if chosen.chooses_work:
+        say(
+            f"note: a fleet table has no layers, samples or local steps, so scheme {scheme} plans bits alone; for the "
+            f"work: airprune plan device-cpu network.table={fleet} method=adaptive-work"
+        )
+    deadline, bandwidth = deadline or 0.03, bandwidth or 20e6
+    bits_per_weight = 64.0 if bits_per_weight is None else bits_per_weight
+    max_pruning = CLASSIFIER_CAP if max_pruning is None else max_pruning
+    min_pruning = 0.0 if min_pruning is None else min_pruning
     quantity("--bits-per-weight", bits_per_weight, above=0.0)
     quantity("--max-pruning", max_pruning, at_least=0.0, at_most=1.0)
     quantity("--min-pruning", min_pruning, at_least=0.0, at_most=max_pruning)
-    if (solve is None) != (target_pruning is None):
-        raise UsageError("--solve and --target-pruning go together. Example: --solve deadline --target-pruning 0.5")
     devices = read_fleet(fleet)
     for column in devices.ignored:
         say(f"note: ignored column {column}")
@@ -141,6 +183,14 @@ def plan(
         )
     else:
         result = plan_by(problem, scheme)
+    asks = more or (not as_json and (problem.num_devices > MANY or int(result.failed.sum()) > 1))
+    lines = []
+    if asks and answer is None and (as_json or out is None):
+        assert result.options is not None
+        smallest_s = float(result.min_deadline_s.max()) if result.failed.any() else None
+        changes = usual_changes(problem, smallest_deadline_s=smallest_s)
+        cpu_hz = devices.columns["cpu_hz"]
+        lines = what_if(problem, result.options, changes, bandwidth_hz=bandwidth, cpu_hz=cpu_hz)
     if out is not None:
         write_fleet(devices, out, result)
         say(f"Plan of {problem.num_devices:,} devices written to {out}")
@@ -149,13 +199,25 @@ def plan(
         print_json(
             {
                 **extra,
+                **({"what_if": what_if_json(lines)} if lines else {}),
                 "edges": records(devices.edge_columns(result)),
                 "devices": records(devices.device_columns(result)),
             }
         )
     elif out is None or answer:
-        _show(devices, result, answer)
-    return _verdict(devices, result)
+        show_plan(devices, result, answer, bandwidth_hz=bandwidth)
+        if lines:
+            show_what_if(lines)
+    return outcome_status(devices, result)
+
+
+def _is_scenario(name: str) -> bool:
+    """True for a TOML file or the name of a preset, unless a file has that name."""
+    if name.endswith(".toml"):
+        return True
+    if name == "-" or "/" in name or "." in name:
+        return False
+    return name in preset_names(name) and not Path(name).is_file()
 
 
 def _given(
@@ -164,15 +226,13 @@ def _given(
     to_si: Callable[[float], float],
     si_name: str,
     si_value: float | None,
-    *,
-    default: float,
-) -> float:
-    """Returns a quantity in SI units that is given by one of two options."""
+) -> float | None:
+    """Returns a quantity in SI units that is given by one of two options, or none of them."""
     if value is not None and si_value is not None:
         raise UsageError(f"{name} and {si_name} are the same quantity; give one of them.")
     if si_value is not None:
         return float(quantity(si_name, si_value, above=0.0))
-    return default if value is None else to_si(float(quantity(name, value, above=0.0)))
+    return None if value is None else to_si(float(quantity(name, value, above=0.0)))
 
 
 def _bits(devices: Fleet, bits_per_weight: float, chooses_codes: bool) -> dict[str, Any]:
@@ -208,73 +268,3 @@ def _answer(
         "statistic": str(statistic),
         "relative_tolerance": 1e-9,
     }
-
-
-def _verdict(devices: Fleet, result: Plan) -> int:
-    """Prints on stderr what failed; returns the exit status."""
-    failures = devices.failures(result)
-    for sentence in failures[:_FAILURES_SHOWN]:
-        say(f"error: {sentence}")
-    if len(failures) > _FAILURES_SHOWN:
-        say(f"error: {len(failures) - _FAILURES_SHOWN} more edges have no plan; --json lists all.")
-    late = int(np.count_nonzero(result.status == Status.LATE))
-    if late:
-        edges = f"{late} of {len(result.status)} edges"
-        say(f"note: scheme {result.scheme} does not adapt to the deadline and misses it on {edges}.")
-    return 1 if failures else 0
-
-
-def _show(devices: Fleet, result: Plan, answer: dict[str, Any] | None) -> None:
-    console = stdout_console()
-    if answer:
-        is_deadline = answer["question"] == "deadline"
-        deadline, band = f"{answer['deadline_ms']:.6g} ms", f"{answer['bandwidth_mhz']:.6g} MHz per edge"
-        value, given = (deadline, band) if is_deadline else (band, f"a deadline of {deadline}")
-        console.print(
-            f"Smallest {answer['question']} for a {answer['statistic']} pruning ratio of at most "
-            f"{answer['target_pruning']:g} with {given}: [bold]{value}[/bold]",
-            soft_wrap=True,
-        )
-    print_table(_edge_table(devices, result))
-    console.print()
-    print_table(_device_table(devices, result), keys=2)
-    hidden = result.problem.num_devices - _ROWS_SHOWN
-    if hidden > 0:
-        say(f"{hidden:,} more devices; --out plan.csv or --json has all.")
-
-
-def _edge_table(devices: Fleet, result: Plan) -> Table:
-    mean_pruning, price = MEASURES["mean_pruning_ratio"], MEASURES["shadow_price"]
-    numbers = ("devices", mean_pruning.brief, "round ms", "smallest ms", price.brief)
-    table = plain_table("edge", "status", *numbers, numbers=numbers, title=f"Edges, scheme {result.scheme}")
-    groups = result.problem.groups
-    mean_ratio = groups.sum(result.pruning_ratio) / groups.counts
-    for k in range(min(groups.num_edges, _ROWS_SHOWN)):
-        table.add_row(
-            Text(str(devices.edge_names[k])),
-            str(result.status[k]),
-            f"{groups.counts[k]:,}",
-            mean_pruning.text(mean_ratio[k]),
-            number(result.edge_latency_s[k], ".3f", scale=1e3),
-            round_up_ms(result.min_deadline_s[k]) if np.isfinite(result.min_deadline_s[k]) else MISSING,
-            price.text(result.shadow_price[k]),
-            style="red" if result.failed[k] else None,
-        )
-    return table
-
-
-def _device_table(devices: Fleet, result: Plan) -> Table:
-    share, ratio, bits = MEASURES["bandwidth_share"], MEASURES["pruning_ratio"], MEASURES["bits_per_weight"]
-    coded = result.bits_per_weight
-    numbers = (share.brief, ratio.brief, *([] if coded is None else [bits.brief]), "latency ms")
-    table = plain_table("device", "edge", *numbers, numbers=numbers, title="Devices")
-    for n in range(min(result.problem.num_devices, _ROWS_SHOWN)):
-        table.add_row(
-            Text(str(devices.device[n])),
-            Text(str(devices.edge_names[devices.edge[n]])),
-            share.text(result.bandwidth_share[n]),
-            ratio.text(result.pruning_ratio[n]),
-            *([] if coded is None else [bits.text(coded[n])]),
-            number(result.latency_s[n], ".3f", scale=1e3),
-        )
-    return table

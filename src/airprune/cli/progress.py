@@ -60,7 +60,7 @@ def announce_duration(scenarios: Sequence[Scenario], *, at_a_time: int = 1, else
 
 def _kind(scenario: Scenario) -> str:
     """Returns a text that scenarios of the same speed share."""
-    return repr((scenario.model, scenario.data.name, scenario.train))
+    return repr((scenario.model, scenario.data.source, scenario.train))
 
 
 def _workers(scenario: Scenario) -> int:

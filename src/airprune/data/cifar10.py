@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import io
 import json
-import pickle
 import tarfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from airprune import files
+from airprune.data.arrays_only import unpickled
 from airprune.data.dataset import Dataset
 from airprune.data.entry import DatasetEntry, LoadOptions, places
 from airprune.data.idx import BadFile, unpacked
@@ -136,33 +136,12 @@ def _sheet(png: bytes) -> Bytes:
     return np.ascontiguousarray(pixels.transpose(0, 2, 1)).reshape(-1, 3 * _PIXELS)
 
 
-class _ArraysOnly(pickle.Unpickler):
-    """Reads dicts, lists, text and numpy arrays; a pickle that names anything else is refused, never run."""
-
-    _ALLOWED = frozenset(
-        {
-            ("numpy.core.multiarray", "_reconstruct"),
-            ("numpy._core.multiarray", "_reconstruct"),
-            ("numpy.core.numeric", "_frombuffer"),
-            ("numpy._core.numeric", "_frombuffer"),
-            ("numpy", "ndarray"),
-            ("numpy", "dtype"),
-            ("_codecs", "encode"),  # how later Pythons write bytes for earlier ones
-        }
-    )
-
-    def find_class(self, module: str, name: str) -> Any:
-        if (module, name) not in self._ALLOWED:
-            raise pickle.UnpicklingError("it names what is no part of an array")
-        return super().find_class(module.replace("numpy.core.", "numpy._core."), name)
-
-
 def _unpickled(path: Path) -> bytes:
     """Converts a batch of the Python form to its binary file."""
     try:
         with files.open_to_read(path) as file:
             content = unpacked(file, max_bytes=_MAX_PICKLE_BYTES)
-        found = _ArraysOnly(io.BytesIO(content), encoding="bytes").load()
+        found = unpickled(content, encoding="bytes")
         planes, labels = found[b"data"], np.array(found[b"labels"], dtype=np.uint8)
         if planes.dtype != np.uint8 or planes.ndim != 2:
             raise BadFile(f"{path.name} must hold bytes in two axes")

@@ -1,32 +1,23 @@
-"""Converts arrays, pandas tables, torch data sets and loaders, and Hugging Face data sets to a Dataset.
-
-Each is recognised by its attributes; neither torch nor pandas nor datasets is imported here.
-"""
+"""Converts arrays, tables, torch objects, lists of them, partitioners and files to a Dataset."""
 
 from __future__ import annotations
 
 import dataclasses
-import itertools
-from collections.abc import Iterable, Mapping
-from typing import Any
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
 
 import numpy as np
 
 from airprune.checks import quantity
 from airprune.data.dataset import Dataset
+from airprune.data.files import read_files
+from airprune.data.input_fields import InputField, fields_of, packed
+from airprune.data.owned import by_owner, is_partitioner
+from airprune.data.samples import Array, Columns, Inputs, Samples, array_of, is_part, samples_of
 from airprune.errors import InvalidValue
 from airprune.randomness import rng_for
-
-_WAY_OUT = (
-    "Give (x, y), ((x, y), (x_test, y_test)), a pandas table, a torch Dataset or DataLoader, a Hugging Face dataset, "
-    "or a pair of them."
-)
-_CHANNELS = (1, 3, 4)
-# Columns of tables that hold the target, in the order of search.
-TARGETS = ("label", "labels", "target", "y", "class")
-_ROWS_AT_ONCE = 1024
-
-Part = tuple[np.ndarray, np.ndarray]
 
 
 def as_dataset(
@@ -40,8 +31,11 @@ def as_dataset(
     targets: str = "classes",
     owner: Any = None,
     test_owner: Any = None,
+    target: str | None = None,
+    features: Sequence[str] | None = None,
+    sample_shape: Sequence[int] | None = None,
 ) -> Dataset:
-    """Returns a Dataset from arrays, tables or torch objects.
+    """Returns a Dataset from arrays, tables, torch objects, files, or lists of what each owner has.
 
     Shapes stay as they are, real numbers become float32, whole numbers int64. Bytes are pixels: scaled from 0…255 to
     [0, 1], with [N, H, W] turned to [N, 1, H, W], and [N, H, W, C] with 1, 3 or 4 channels to [N, C, H, W].
@@ -50,14 +44,22 @@ def as_dataset(
       data: (x, y) as numpy arrays, pandas objects, torch tensors or lists; ((x, y), (x_test, y_test)) as tuples; a
         pandas DataFrame or Hugging Face dataset with its target in a column of `TARGETS`; a map-style torch Dataset of
         (x, y) items; a torch DataLoader of (x, y) batches; a pair of any of these; a mapping with "train" and "test";
-        or a Dataset, which is returned as it is.
+        a list of any of these, one for each device; an object with `num_partitions` and `load_partition(i)`, or a
+        FederatedDataset of flwr-datasets; the path of a CSV, NPZ or LEAF file, or of a folder of LEAF, PFLlib or
+        images; or a Dataset, which is returned as it is. x may be a dictionary of arrays, and items or batches may be
+        dictionaries that have the target among their keys: then the model gets a dictionary.
       test: the test part, if `data` is only the training part.
-      test_share: share of the samples that is held out at random, if there is no test part.
+      test_share: share of the samples that is held out at random, if there is no test part; of each owner's samples, if
+        they have owners.
       seed: of the held-out samples.
       num_classes: one more than the largest training label, unless given; a test label beyond it is refused.
       targets: "classes": y holds one class per sample; "values": real numbers of any shape; "any": what y holds.
-      owner: the number of the owner of each sample, for the partition "natural".  [num_samples]
+      owner: the owner of each sample, for the partition "natural": the name of a column, or numbers or names.
+        [num_samples]
       test_owner: of the test part, if there is one.
+      target: the column with the target, if it is not one of `TARGETS`.
+      features: the columns with the features, if they are not all others.
+      sample_shape: the shape of a sample, where the file has it flat; the size of images in a folder.
     """
     if isinstance(data, Dataset):
         for field, given in (("test", test), ("owner", owner), ("test_owner", test_owner)):
@@ -65,44 +67,174 @@ def as_dataset(
                 rule = "must be None for a Dataset, which has " + ("a test part" if field == "test" else "its own")
                 raise InvalidValue(f"as_dataset.{field}", rule, type(given).__name__)
         return data
+    columns = Columns(
+        target=target,
+        features=None if features is None else tuple(features),
+        owner=owner if isinstance(owner, str) else None,
+    )
+    found = _found(data, test, targets, columns, sample_shape)
+    if owner is not None and columns.owner is None:
+        found = found.owned(owner, test_owner)
+    elif test_owner is not None:
+        raise InvalidValue("as_dataset.test_owner", "must be None without owner", type(test_owner).__name__)
+    if columns.owner is not None and found.train.owner is None:
+        rule = "must be the owners themselves for samples without columns"
+        raise InvalidValue("as_dataset.owner", rule, repr(owner), "Give one number or name per sample.")
+    numbered, names = _numbered_owners(found)
+    parts, all_y = _split(numbered, test_share, seed)
+    if num_classes is None:
+        num_classes = len(found.class_names) or _num_classes(all_y, parts[1].y, targets)
+    arrays, fields = _arrays(parts)
+    order: Literal["device", "sorted"] = "device" if found.is_by_device else "sorted"
+    return Dataset(
+        name=name,
+        num_classes=num_classes,
+        fields=fields,
+        class_names=found.class_names,
+        owner_names=names,
+        owner_order=order if parts[0].owner is not None else "random",
+        **arrays,
+    )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Found:
+    """The parts as they were read.
+
+    Attributes:
+      class_names: of classes that files have as text, in the order of their numbers.
+      is_by_device: True if there is one owner per device, in their order.
+    """
+
+    train: Samples
+    test: Samples | None
+    class_names: tuple[str, ...] = ()
+    is_by_device: bool = False
+
+    def owned(self, owner: Any, test_owner: Any) -> _Found:
+        """Returns the same with the owners that are given beside the samples."""
+        if self.is_by_device:
+            rule = "must be None for a list or partitioner, whose parts are the owners"
+            raise InvalidValue("as_dataset.owner", rule, type(owner).__name__)
+        train = dataclasses.replace(self.train, owner=_owner("as_dataset.owner", owner, len(self.train)))
+        if self.test is None and test_owner is not None:
+            rule = "must be None without a test part, whose owners follow from owner"
+            raise InvalidValue("as_dataset.test_owner", rule, type(test_owner).__name__)
+        if self.test is None or test_owner is None:
+            return dataclasses.replace(self, train=train)
+        theirs = _owner("as_dataset.test_owner", test_owner, len(self.test))
+        return dataclasses.replace(self, train=train, test=dataclasses.replace(self.test, owner=theirs))
+
+
+def _found(data: Any, test: Any, targets: str, columns: Columns, sample_shape: Sequence[int] | None) -> _Found:
+    """Reads the training part, and the test part if there is one."""
+    if isinstance(data, (str, os.PathLike)):
+        shape = None if sample_shape is None else tuple(sample_shape)
+        files = read_files(Path(data), targets=targets, columns=columns, sample_shape=shape)
+        found = _Found(train=files.train, test=files.test, class_names=files.class_names)
+        return (
+            found if test is None else dataclasses.replace(found, test=_part("as_dataset.test", test, targets, columns))
+        )
+    if sample_shape is not None:
+        rule, way_out = "must be None for samples that are not in a file", "Give x.reshape(…)."
+        raise InvalidValue("as_dataset.sample_shape", rule, tuple(sample_shape), way_out)
+    if is_partitioner(data) or _is_list_of_parts(data):
+        train, own_test = by_owner("as_dataset.data", data, targets, columns)
+        found = _Found(train=train, test=own_test, is_by_device=True)
+        return (
+            found if test is None else dataclasses.replace(found, test=_part("as_dataset.test", test, targets, columns))
+        )
     if test is None and isinstance(data, Mapping):
         if not {"train", "test"} <= set(data):
             rule, got = "must have the parts train and test", ", ".join(map(str, data))
             way_out = "Give one part, data[NAME], of which some is held out, or a pair (data[NAME], data[NAME])."
             raise InvalidValue("as_dataset.data", rule, got, way_out)
         data, test = data["train"], data["test"]
-    if test is None and isinstance(data, tuple) and len(data) == 2 and all(map(_is_part, data)):
+    elif test is None and isinstance(data, tuple) and len(data) == 2 and all(map(_is_part_or_list, data)):
         data, test = data
-    train = _part("as_dataset.data", data, targets)
-    train_owner = None if owner is None else _owner("as_dataset.owner", owner, len(train[0]))
-    if test is not None:
-        (train_x, train_y), (test_x, test_y) = train, _part("as_dataset.test", test, targets)
-    else:
-        if test_owner is not None:
-            rule = "must be None without a test part, whose owners follow from owner"
-            raise InvalidValue("as_dataset.test_owner", rule, type(test_owner).__name__)
-        kept, held_out = _hold_out(len(train[0]), test_share, seed)
-        (train_x, train_y), (test_x, test_y) = ((train[0][part], train[1][part]) for part in (kept, held_out))
-        if train_owner is not None:
-            train_owner, test_owner = train_owner[kept], train_owner[held_out]
-    if num_classes is None:
-        num_classes = _num_classes(train[1], test_y, targets)
-    return Dataset(
-        name=name,
-        train_x=train_x,
-        train_y=train_y,
-        test_x=test_x,
-        test_y=test_y,
-        num_classes=num_classes,
-        train_owner=train_owner,
-        test_owner=test_owner,
-    )
+    if _is_list_of_parts(data) or is_partitioner(data):
+        return _found(data, test, targets, columns, None)
+    train = samples_of("as_dataset.data", data, targets, columns)
+    return _Found(train=train, test=None if test is None else _part("as_dataset.test", test, targets, columns))
+
+
+def _part(field: str, value: Any, targets: str, columns: Columns) -> Samples:
+    """Returns the samples of a test part: with owners if it is a list, or has their column."""
+    if isinstance(value, (str, os.PathLike)):
+        return read_files(Path(value), targets=targets, columns=columns, sample_shape=None).train
+    if is_partitioner(value) or _is_list_of_parts(value):
+        return by_owner(field, value, targets, columns)[0]
+    return samples_of(field, value, targets, columns)
+
+
+def _is_list_of_parts(value: Any) -> bool:
+    return isinstance(value, list) and (not value or all(is_part(one) or isinstance(one, Mapping) for one in value))
+
+
+def _is_part_or_list(value: Any) -> bool:
+    return is_part(value) or is_partitioner(value) or (_is_list_of_parts(value) and len(value) > 0)
+
+
+def _numbered_owners(found: _Found) -> tuple[_Found, tuple[str, ...]]:
+    """Returns the parts with numbers for owners, and the names of numbers 0, 1, … where they have names, sorted."""
+    train = found.train.owner
+    if train is None:
+        return dataclasses.replace(found, test=_without_owner(found.test)), ()
+    test = None if found.test is None else found.test.owner
+    owners = (train,) if test is None else (train, test)
+    if all(owner.dtype.kind in "iu" for owner in owners):
+        return found, ()
+    texts = [np.array([str(one) for one in owner.tolist()]) for owner in owners]
+    names = np.unique(np.concatenate(texts))
+    numbers = [np.searchsorted(names, text) for text in texts]
+    parts: dict[str, Any] = {"train": dataclasses.replace(found.train, owner=numbers[0])}
+    if test is not None and found.test is not None:
+        parts["test"] = dataclasses.replace(found.test, owner=numbers[1])
+    return dataclasses.replace(found, **parts), tuple(names.tolist())
+
+
+def _without_owner(part: Samples | None) -> Samples | None:
+    return None if part is None else dataclasses.replace(part, owner=None)
+
+
+def _split(found: _Found, test_share: float, seed: int) -> tuple[tuple[Samples, Samples], Array]:
+    """Returns the training and the test part, and the labels of all training samples before holding some out."""
+    if found.test is not None:
+        return (found.train, found.test), found.train.y
+    kept, held_out = _hold_out(len(found.train), test_share, seed, found.train.owner)
+    return (found.train.some(kept), found.train.some(held_out)), found.train.y
+
+
+def _arrays(parts: tuple[Samples, Samples]) -> tuple[dict[str, Any], tuple[InputField, ...]]:
+    """Returns the arrays of a Dataset, and the fields of inputs that are dictionaries."""
+    arrays: dict[str, Any] = {}
+    train, test = parts
+    fields = fields_of("as_dataset.data", train.x) if isinstance(train.x, dict) else ()
+    for name, part in (("train", train), ("test", test)):
+        arrays[f"{name}_x"] = _packed(f"as_dataset.{name}", part.x, fields)
+        arrays[f"{name}_y"] = part.y
+        arrays[f"{name}_owner"] = part.owner
+    return arrays, fields
+
+
+def _packed(field: str, x: Inputs, fields: tuple[InputField, ...]) -> Array:
+    if not fields and not isinstance(x, dict):
+        return x
+    mine = fields_of(field, x) if isinstance(x, dict) else ()
+    if {(one.name, one.shape) for one in mine} != {(one.name, one.shape) for one in fields} or not isinstance(x, dict):
+        wanted, got = (
+            ", ".join(f"{one.name} {list(one.shape)}" for one in some) or "one array" for some in (fields, mine)
+        )
+        raise InvalidValue(field, f"must have the inputs of the training samples, {wanted}", got)
+    return packed(field, x, fields)
 
 
 def _owner(field: str, value: Any, num_samples: int) -> np.ndarray:
-    owner = _array(field, value)
+    owner = array_of(field, value)
     if owner.shape != (num_samples,):
-        raise InvalidValue(field, f"must be one number for each of {num_samples} samples", f"shape {owner.shape}")
+        raise InvalidValue(
+            field, f"must be one number or name for each of {num_samples} samples", f"shape {owner.shape}"
+        )
     return owner
 
 
@@ -134,15 +266,19 @@ def with_targets(dataset: Dataset, targets: str) -> Dataset:
     return dataclasses.replace(dataset, train_y=train_y, test_y=test_y, num_classes=0)
 
 
-def standardized(dataset: Dataset) -> Dataset:
+def standardized(dataset: Dataset, *, by_column: bool = False) -> Dataset:
     """Shifts and scales all samples by the mean and the standard deviation of the training samples.
 
-    One of each for all, or one for each channel of colour images. Whole numbers are tokens, which stay as they are.
+    One of each for all, or one for each channel of colour images; `by_column`: one for each column of a table. Whole
+    numbers are tokens, which stay as they are, and so do several inputs side by side.
     """
     train = dataset.train_x
-    if train.dtype == np.int64:
+    if train.dtype == np.int64 or dataset.fields:
         return dataset
-    if train.ndim == 4 and train.shape[1] > 1:
+    if by_column and train.ndim == 2:
+        mean, deviation = train.mean(axis=0, dtype=np.float64), train.std(axis=0, dtype=np.float64)
+        deviation = np.where(deviation > 0.0, deviation, 1.0)
+    elif train.ndim == 4 and train.shape[1] > 1:
         mean = train.mean(axis=(0, 2, 3), dtype=np.float64, keepdims=True)
         deviation = train.std(axis=(0, 2, 3), dtype=np.float64, keepdims=True)
         deviation = np.where(deviation > 0.0, deviation, 1.0)
@@ -156,162 +292,21 @@ def standardized(dataset: Dataset) -> Dataset:
     return dataclasses.replace(dataset, **scaled)
 
 
-def _is_part(value: Any) -> bool:
-    """True if `value` is a whole part, i.e. samples with labels, rather than one array."""
-    is_pair = isinstance(value, tuple) and len(value) == 2
-    return is_pair or _is_table(value) or _is_loader(value) or _is_map_style(value)
-
-
-def _is_table(value: Any) -> bool:
-    """True for a pandas DataFrame or a Hugging Face dataset."""
-    return (hasattr(value, "columns") and hasattr(value, "to_numpy")) or _is_hugging_face(value)
-
-
-def _is_hugging_face(value: Any) -> bool:
-    return hasattr(value, "column_names") and hasattr(value, "with_format") and not isinstance(value, Mapping)
-
-
-def _is_loader(value: Any) -> bool:
-    return all(hasattr(value, name) for name in ("dataset", "collate_fn", "__iter__"))
-
-
-def _is_map_style(value: Any) -> bool:
-    if isinstance(value, (tuple, list, dict, str, bytes)) or hasattr(value, "shape"):
-        return False
-    return hasattr(value, "__getitem__") and hasattr(value, "__len__")
-
-
-def _part(field: str, value: Any, targets: str) -> Part:
-    if isinstance(value, tuple) and len(value) == 2:
-        x, y = _array(field, value[0]), _array(field, value[1])
-    elif _is_table(value):
-        x, y = _table(field, value)
-    elif _is_loader(value):
-        x, y = _stacked(field, _batches(value))
-    elif _is_map_style(value):
-        x, y = _items(field, value)
-    else:
-        raise InvalidValue(field, "must be samples with labels", type(value).__name__, _WAY_OUT)
-    if x.ndim < 2 or y.ndim == 0 or (targets == "classes" and y.ndim != 1) or len(x) != len(y):
-        rule = f"must be x [samples, features…] and y [samples{'' if targets == 'classes' else ', …'}]"
-        raise InvalidValue(field, rule, f"shapes {x.shape} and {y.shape}", _WAY_OUT)
-    if targets == "values" and y.dtype.kind in "iub":
-        y = y.astype(np.float32)
-    return _as_images(x), y
-
-
-def _table(field: str, table: Any) -> Part:
-    """Returns the other columns side by side, or the only one as it is, and the column with the target."""
-    names = list(table.column_names if _is_hugging_face(table) else table.columns)
-    target = next((name for name in TARGETS if name in names), None)
-    others = [name for name in names if name != target]
-    if target is None or not others:
-        got = f"columns {', '.join(map(repr, names[:8]))}"
-        raise InvalidValue(field, f"must have a target in a column {', '.join(TARGETS)}, and features", got)
-    if not _is_hugging_face(table):
-        return _real(field, table[others]), _array(field, table[target])
-    if not hasattr(table, "__len__"):
-        way_out = "Collect it first: datasets.Dataset.from_list(list(stream))."
-        raise InvalidValue(field, "must have a length, which a stream has not", type(table).__name__, way_out)
-    rows = table.with_format("numpy")[:]
-    y = _array(field, rows[target])
-    if len(others) == 1:
-        x = _array(field, list(rows[others[0]]))
-        is_bytes = x.dtype.kind == "i" and _is_bytes(getattr(table, "features", {}).get(others[0]))
-        return x.astype(np.uint8) if is_bytes else x, y
-    columns = [_array(field, rows[name]) for name in others]
-    if any(column.ndim != 1 or column.dtype.kind not in "fiub" for column in columns):
-        way_out = "Choose one with table.select_columns([…]), or give (x, y)."
-        raise InvalidValue(field, "must have one column of features, or columns of numbers", ", ".join(others), way_out)
-    return np.stack(columns, axis=1).astype(np.float32), y
-
-
-def _is_bytes(feature: Any) -> bool:
-    """True if a Hugging Face column holds bytes, which its numpy format widens to int64."""
-    while (inner := getattr(feature, "feature", None)) is not None:
-        feature = inner
-    return getattr(feature, "dtype", None) == "uint8"
-
-
-def _real(field: str, table: Any) -> np.ndarray:
-    """Returns a pandas table of features as real numbers."""
-    try:
-        found: np.ndarray = table.to_numpy(dtype=np.float32)
-        return found
-    except (TypeError, ValueError) as error:
-        way_out = "Encode the others first, e.g. pandas.get_dummies(table)."
-        raise InvalidValue(field, "must have columns of numbers", str(error), way_out) from None
-
-
-def _batches(loader: Any) -> Iterable[Any]:
-    """Yields one pass of a loader in the order of its dataset: airprune shuffles by itself.
-
-    Its sampler chooses the samples, its collate function makes the batches. A stream keeps its own order.
-    """
-    # Torch's streams have a `__getitem__` too, which only raises, and a sampler that never ends.
-    streams = any(kind.__name__ == "IterableDataset" for kind in type(loader.dataset).__mro__)
-    if streams or not hasattr(loader.dataset, "__len__") or getattr(loader, "batch_sampler", None) is None:
-        return loader
-    chosen = sorted(itertools.chain.from_iterable(loader.batch_sampler))
-    size = min(getattr(loader, "batch_size", None) or _ROWS_AT_ONCE, _ROWS_AT_ONCE)
-    starts = range(0, len(chosen), size)
-    return (loader.collate_fn([loader.dataset[i] for i in chosen[start : start + size]]) for start in starts)
-
-
-def _stacked(field: str, batches: Iterable[Any]) -> Part:
-    pairs = []
-    for batch in batches:
-        if not isinstance(batch, (tuple, list)) or len(batch) != 2:
-            raise InvalidValue(field, "must have batches (x, y)", type(batch).__name__, _WAY_OUT)
-        pairs.append((_array(field, batch[0]), _array(field, batch[1])))
-    try:
-        return np.concatenate([x for x, _ in pairs]), np.concatenate([y for _, y in pairs])
-    except ValueError as error:
-        way_out = "Pad or cut samples to one length."
-        raise InvalidValue(field, "must have batches of samples of one shape", str(error), way_out) from None
-
-
-def _items(field: str, dataset: Any) -> Part:
-    """Stacks all items of a map-style dataset."""
-    try:
-        pairs = [dataset[index] for index in range(len(dataset))]
-        arrays = [(_array(field, x), _array(field, y)) for x, y in pairs]
-    except (TypeError, ValueError) as error:
-        raise InvalidValue(field, "must have items (x, y)", str(error), _WAY_OUT) from error
-    for place in (0, 1):
-        shapes = {pair[place].shape for pair in arrays}
-        if len(shapes) != 1:
-            got = sorted(shapes)[:3] or "no items"
-            raise InvalidValue(field, "must have items of one shape", got, "Resize, pad or cut them first.")
-    return np.stack([x for x, _ in arrays]), np.stack([y for _, y in arrays])
-
-
-def _array(field: str, value: Any) -> np.ndarray:
-    if hasattr(value, "detach"):  # a torch tensor
-        value = value.detach().cpu()
-        value = value.float() if "bfloat16" in str(value.dtype) else value  # numpy has no bfloat16
-        return value.numpy()
-    try:
-        return np.asarray(value)
-    except ValueError:
-        raise InvalidValue(field, "must hold arrays of one shape", "a ragged list", _WAY_OUT) from None
-
-
-def _as_images(x: np.ndarray) -> np.ndarray:
-    """Scales bytes, which are pixels, to [0, 1], channels first."""
-    if x.dtype != np.uint8:
-        return x
-    if x.ndim == 4 and x.shape[3] in _CHANNELS and x.shape[1] not in _CHANNELS:
-        x = np.moveaxis(x, 3, 1)
-    x = x.astype(np.float32) / np.float32(255)
-    return x[:, None] if x.ndim == 3 else x
-
-
-def _hold_out(num_samples: int, test_share: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the indices of the samples to train on, and of those held out."""
+def _hold_out(num_samples: int, test_share: float, seed: int, owner: Array | None) -> tuple[Array, Array]:
+    """Returns the indices of the samples to train on, and of those held out: a share of all, or of each owner's."""
     quantity("as_dataset.test_share", test_share, above=0.0, at_most=1.0)
-    num_test = max(1, round(num_samples * test_share))
-    if num_test >= num_samples:
-        raise InvalidValue("as_dataset.test_share", f"must leave samples to train on out of {num_samples}", test_share)
     order = rng_for(seed, "hold-out").permutation(num_samples)
-    return np.sort(order[num_test:]), np.sort(order[:num_test])
+    if owner is None:
+        num_test = max(1, round(num_samples * test_share))
+        chosen = order[:num_test]
+    else:
+        by_owner = order[np.argsort(owner[order], kind="stable")]  # each owner's samples together, shuffled
+        counts = np.unique(owner, return_counts=True)[1]
+        place = np.arange(num_samples) - np.repeat(np.cumsum(counts) - counts, counts)
+        wanted = np.minimum(np.rint(counts * test_share), counts - 1)  # every owner keeps a sample to train on
+        chosen = by_owner[place < np.repeat(wanted, counts)]
+    if not 0 < len(chosen) < num_samples:
+        raise InvalidValue("as_dataset.test_share", f"must leave samples to train on out of {num_samples}", test_share)
+    kept = np.ones(num_samples, dtype=bool)
+    kept[chosen] = False
+    return np.flatnonzero(kept), np.sort(chosen)

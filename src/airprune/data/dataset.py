@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from airprune.checks import whole_number
+from airprune.data.input_fields import InputField
 from airprune.errors import InvalidValue
 
 ARRAYS = ("train_x", "train_y", "test_x", "test_y")
@@ -36,6 +38,11 @@ class Dataset:
       num_classes: 0 if targets are not classes.
       train_owner, test_owner: number of the person, role or place that each sample comes from; None if unknown. The
         partition "natural" keeps the samples of an owner together.  [num_train], [num_test] int64
+      fields: the named inputs that x holds side by side, for models that take a dictionary; none for one array.
+      class_names: names of the classes 0, 1, …; empty if they have none.
+      owner_names: names of the owners 0, 1, …; empty if they are numbers.
+      owner_order: how "natural" gives owners to devices. "random": by the seed; "sorted": in ascending order where
+        there are as many as devices, else by the seed; "device": owner n to device n, of which there are as many.
     """
 
     name: str
@@ -46,6 +53,10 @@ class Dataset:
     num_classes: int
     train_owner: NDArray[np.int64] | None = None
     test_owner: NDArray[np.int64] | None = None
+    fields: tuple[InputField, ...] = ()
+    class_names: tuple[str, ...] = ()
+    owner_names: tuple[str, ...] = ()
+    owner_order: Literal["random", "sorted", "device"] = "random"
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not self.name:
@@ -74,12 +85,12 @@ class Dataset:
                 rule = f"must have samples of shape {train.shape[1:]}{kind} as in train_{name}"
                 got = test.shape[1:] if test.dtype == train.dtype else f"{test.shape[1:]} and {test.dtype}"
                 raise InvalidValue(f"Dataset.test_{name}", rule, got)
-        if (self.train_owner is None) != (self.test_owner is None):
-            lacking = "train_owner" if self.train_owner is None else "test_owner"
-            raise InvalidValue(f"Dataset.{lacking}", "must be given with the other part's owners", None)
-        for part in ("train", "test") if self.train_owner is not None else ():
-            owner = _owners(f"Dataset.{part}_owner", getattr(self, f"{part}_owner"), len(getattr(self, f"{part}_y")))
-            object.__setattr__(self, f"{part}_owner", _frozen(owner))
+        if self.train_owner is None and self.test_owner is not None:
+            raise InvalidValue("Dataset.train_owner", "must be given with the test part's owners", None)
+        for part in ("train", "test"):
+            if (owner := getattr(self, f"{part}_owner")) is not None:
+                owner = _owners(f"Dataset.{part}_owner", owner, len(getattr(self, f"{part}_y")))
+                object.__setattr__(self, f"{part}_owner", _frozen(owner))
 
     @property
     def arrays(self) -> dict[str, np.ndarray]:
@@ -120,6 +131,12 @@ class Dataset:
     def num_test(self) -> int:
         return len(self.test_y)
 
+    def some(self, train: NDArray[np.int64] | slice, test: NDArray[np.int64] | slice) -> Dataset:
+        """Returns the data set of these training and test samples alone."""
+        parts = {"train": train, "test": test}
+        chosen: dict[str, Any] = {name: array[parts[name.partition("_")[0]]] for name, array in self.arrays.items()}
+        return dataclasses.replace(self, **chosen)
+
     @cached_property
     def fingerprint(self) -> str:
         """Returns the SHA-256 of the arrays, their shapes and the number of classes, without the name."""
@@ -127,6 +144,8 @@ class Dataset:
         for name, array in self.arrays.items():
             digest.update(f"; {name} {array.dtype.str} {array.shape} ".encode())
             digest.update(array.data)
+        if self.fields or self.owner_order != "random":
+            digest.update(f"; fields {self.fields}, owners {self.owner_order}".encode())
         return digest.hexdigest()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -113,13 +114,7 @@ def places_of_owners(
     Args:
       train_owner, test_owner: owner of every sample that there is.
     """
-    counts = np.bincount(train_owner)
-    able = np.flatnonzero(counts >= max(options.min_owner_samples, 1))
-    wanted = len(able) if options.owners is None else options.owners
-    if not 1 <= wanted <= len(able):
-        rule = f"must be from 1 to {len(able)}, the owners with at least {options.min_owner_samples} training samples"
-        raise InvalidValue("load_dataset.owners", rule, "all" if options.owners is None else wanted)
-    chosen = able if options.owners is None else rng_for(options.seed, "owners").permutation(able)[:wanted]
+    chosen = owners_of(options, train_owner)
     train, test = (np.flatnonzero(np.isin(owner, chosen)) for owner in (train_owner, test_owner))
     for field, samples in (("train_samples", train), ("test_samples", test)):
         if (count := getattr(options, field)) is not None and count > len(samples):
@@ -128,6 +123,43 @@ def places_of_owners(
             raise InvalidValue(f"load_dataset.{field}", rule, f"{count:,}", way_out)
     some = places(options, len(train), len(test))
     return train[some[0]], test[some[1]]
+
+
+def owners_of(options: LoadOptions, train_owner: np.ndarray) -> np.ndarray:
+    """Returns the numbers of the wanted owners, sampled by the seed among those with enough training samples."""
+    counts = np.bincount(train_owner)
+    able = np.flatnonzero(counts >= max(options.min_owner_samples, 1))
+    wanted = len(able) if options.owners is None else options.owners
+    if not 1 <= wanted <= len(able):
+        rule = f"must be from 1 to {len(able)}, the owners with at least {options.min_owner_samples} training samples"
+        raise InvalidValue("load_dataset.owners", rule, "all" if options.owners is None else wanted)
+    return able if options.owners is None else rng_for(options.seed, "owners").permutation(able)[:wanted]
+
+
+def some_of(dataset: Dataset, options: LoadOptions) -> Dataset:
+    """Returns at most as many samples as wanted, of the wanted owners, in the order of the data set."""
+    train, test = np.arange(dataset.num_train), np.arange(dataset.num_test)
+    if dataset.train_owner is not None:
+        chosen = owners_of(options, dataset.train_owner)
+        train = train[np.isin(dataset.train_owner, chosen)]
+        if dataset.test_owner is not None:
+            test = test[np.isin(dataset.test_owner, chosen)]
+    elif options.owners is not None or options.min_owner_samples > 1:
+        rule, way_out = "must be left out for samples without owners", "Name them by data.owner_column"
+        raise InvalidValue("Scenario.data.owners", rule, options.owners or options.min_owner_samples, way_out)
+    wanted = dataclasses.replace(
+        options,
+        train_samples=_at_most(options.train_samples, len(train)),
+        test_samples=_at_most(options.test_samples, len(test)),
+    )
+    some = places(wanted, len(train), len(test))
+    train, test = np.sort(train[some[0]]), np.sort(test[some[1]])
+    whole = len(train) == dataset.num_train and len(test) == dataset.num_test
+    return dataset if whole else dataset.some(train, test)
+
+
+def _at_most(wanted: int | None, available: int) -> int | None:
+    return None if wanted is None or wanted >= available else wanted
 
 
 def _some(available: int, wanted: int | None, seed: int, part: int) -> slice | np.ndarray:

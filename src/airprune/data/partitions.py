@@ -48,6 +48,7 @@ def partition(
     alpha: float = 0.5,
     size_spread: float = 0.0,
     owner: ArrayLike | None = None,
+    owner_order: str = "random",
 ) -> Partitioned:
     """Returns the sample indices of each device, ascending; no sample is used twice and no device is empty.
 
@@ -64,6 +65,7 @@ def partition(
         where they, or the devices of an edge, would otherwise be too few to hold all classes.
       alpha: for dirichlet; small is skewed, large is even.
       owner: for natural: the owner of each sample.  [num_samples]
+      owner_order: how owners come to devices, as `Dataset.owner_order`.
     """
     class_of, num_classes, edge_of = checked(
         labels, edge, kind, seed=seed, classes_per_device=classes_per_device, alpha=alpha, size_spread=size_spread
@@ -77,7 +79,7 @@ def partition(
             "Scenario.data.samples_per_device lets devices share samples",
         )
     if kind == "natural":
-        return _natural(owner, num_devices, num_samples, size_spread, seed)
+        return _natural(owner, num_devices, num_samples, size_spread, seed, owner_order)
     sizes = _sizes(num_samples, size_weights(num_devices, size_spread, seed))
     task = PartitionTask(class_of, num_classes, edge_of, sizes, seed, classes_per_device, alpha)
     assign = PARTITIONS[kind].assign
@@ -133,10 +135,13 @@ def partition_table(labels: ArrayLike, parts: Sequence[ArrayLike], num_classes: 
     return np.array(rows, dtype=np.int64).reshape(len(parts), num_classes)
 
 
-def _natural(owner: ArrayLike | None, num_devices: int, num_samples: int, size_spread: float, seed: int) -> Partitioned:
-    """Deals the owners, in random order, to the devices in turn: one each if there are as many, else several.
+def _natural(
+    owner: ArrayLike | None, num_devices: int, num_samples: int, size_spread: float, seed: int, order: str
+) -> Partitioned:
+    """Gives the owners, in random order, to the devices in turn: one each if there are as many, else several.
 
-    With O owners every device gets ⌊O / N⌋ or one more of them, and all of their samples.
+    With O owners every device gets ⌊O / N⌋ or one more of them, and all of their samples. In the order "sorted" owner n
+    goes to device n if there are as many; in the order "device" there must be as many.
     """
     if owner is None:
         way_out = "Other partitions: " + ", ".join(name for name in PARTITIONS if name != "natural")
@@ -146,12 +151,18 @@ def _natural(owner: ArrayLike | None, num_devices: int, num_samples: int, size_s
         raise InvalidValue(
             "partition.owner", f"must be given for each of {num_samples:,} samples", f"{len(owner_of):,}"
         )
+    if order == "device" and len(owners) != num_devices:
+        rule = f"must have one part for each of {num_devices:,} devices"
+        way_out = f"Example: network.num_edges = 1 and network.devices_per_edge = {len(owners)}"
+        raise InvalidValue("partition.owner", rule, f"{len(owners):,} parts", way_out)
     if len(owners) < num_devices:
         rule = f"must have an owner for each of {num_devices:,} devices"
         raise InvalidValue("partition.owner", rule, f"{len(owners):,} owners", "Use fewer devices or more samples.")
     if size_spread:
         rule = "must be 0 for the partition natural, where owners have the samples that they have"
         raise InvalidValue("partition.size_spread", rule, size_spread)
+    if order != "random" and len(owners) == num_devices:
+        return _holdings(owner_of, num_devices)
     device_of = np.empty(len(owners), dtype=np.int64)
     device_of[rng_for(seed, "partition-owners").permutation(len(owners))] = np.arange(len(owners)) % num_devices
     return _holdings(device_of[owner_of], num_devices)

@@ -9,11 +9,12 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from airprune.data.dataset import ARRAYS, OWNERS, Dataset
+from airprune.data.input_fields import InputField
 from airprune.errors import WorkFailed, raise_if_exhausted
 from airprune.files import atomic_file
 
@@ -28,6 +29,13 @@ class SharedDataset:
     fingerprint: str
     name: str
     num_classes: int
+    fields: tuple[InputField, ...] = ()
+    owner_order: Literal["random", "sorted", "device"] = "random"
+
+    @property
+    def _facts(self) -> dict[str, Any]:
+        """Returns what belongs to the fingerprint beside the arrays."""
+        return {"num_classes": self.num_classes, "fields": self.fields, "owner_order": self.owner_order}
 
     def open(self) -> Dataset:
         """Maps the arrays read-only. Compares the recorded fingerprint and shapes; hashes nothing again."""
@@ -38,12 +46,13 @@ class SharedDataset:
                 f"got {str(record.get('fingerprint'))[:12]}…; another run has used the folder, save the dataset again."
             )
         arrays = {name: self._map(name, record) for name in (*ARRAYS, *(name for name in OWNERS if name in record))}
-        return Dataset.trusted(fingerprint=self.fingerprint, name=self.name, num_classes=self.num_classes, **arrays)
+        return Dataset.trusted(fingerprint=self.fingerprint, name=self.name, **self._facts, **arrays)
 
     def check(self) -> None:
         """Hashes the arrays again; for files that came from elsewhere."""
         opened = self.open()
-        found = Dataset(name=self.name, num_classes=self.num_classes, **opened.arrays)
+        facts = self._facts | opened.arrays
+        found = Dataset(name=self.name, **facts)
         if found.fingerprint != self.fingerprint:
             raise WorkFailed(
                 f"{self.folder} holds data with hash {found.fingerprint[:12]}…, "
@@ -95,5 +104,10 @@ def save_shared(dataset: Dataset, folder: Path | str) -> SharedDataset:
     with atomic_file(folder / _RECORD) as file:
         file.write(json.dumps(record).encode())
     return SharedDataset(
-        folder=folder, fingerprint=dataset.fingerprint, name=dataset.name, num_classes=dataset.num_classes
+        folder=folder,
+        fingerprint=dataset.fingerprint,
+        name=dataset.name,
+        num_classes=dataset.num_classes,
+        fields=dataset.fields,
+        owner_order=dataset.owner_order,
     )

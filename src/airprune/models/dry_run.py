@@ -76,6 +76,9 @@ def _outputs(module: nn.Module, data: Dataset, size: int) -> torch.Tensor:
         outputs = module(x)
     except Exception as error:  # whatever the module's own forward raises
         rule = f"must take minibatches of shape {[size, *data.feature_shape]} and type {data.train_x.dtype}"
+        if data.fields:
+            inputs = ", ".join(f"{one.name} {[size, *one.shape]}" for one in data.fields)
+            rule = f"must take minibatches that are a dictionary of {inputs}"
         raise InvalidValue(MODEL, rule, first_sentence(error), _hint(data)) from None
     if not isinstance(outputs, torch.Tensor):
         way_out = "Wrap it in a module that picks one, e.g. the last of an LSTM's outputs."
@@ -94,6 +97,7 @@ def _lost(outputs: torch.Tensor, data: Dataset, criteria: Criteria, size: int) -
 
 
 def _scored(outputs: torch.Tensor, data: Dataset, criteria: Criteria, size: int) -> None:
+    _score_further(outputs, data, criteria, size)
     if criteria.metric is None:
         return
     with torch.no_grad():
@@ -101,7 +105,20 @@ def _scored(outputs: torch.Tensor, data: Dataset, criteria: Criteria, size: int)
     try:
         float(score)
     except (TypeError, ValueError, RuntimeError):
-        raise InvalidValue("run.metric", "must give one number", type(score).__name__) from None
+        way_out = "For a vector give a list of metrics, beside the loss's own: metric=[…]."
+        raise InvalidValue("run.metric", "must give one number", type(score).__name__, way_out) from None
+
+
+def _score_further(outputs: torch.Tensor, data: Dataset, criteria: Criteria, size: int) -> None:
+    for metric in criteria.more:
+        if metric.name == "accuracy":  # left out where outputs are no class scores
+            continue
+        with torch.no_grad():
+            score = _called("run.metric", metric.mean, outputs, data, size, metric.name)
+        try:
+            torch.as_tensor(score).to(torch.float64)
+        except (TypeError, ValueError, RuntimeError):
+            raise InvalidValue("run.metric", "must give numbers", type(score).__name__) from None
 
 
 def _called(owner: str, function: Any, outputs: torch.Tensor, data: Dataset, size: int, name: str) -> Any:

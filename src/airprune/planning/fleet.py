@@ -53,7 +53,10 @@ FLEET_COLUMNS = (
     Column(name="extra_seconds", default=0, minimum=0, explanation="compute time whatever is pruned, e.g. a probe"),
 )
 # Columns that a plan adds to a fleet's table; they are ignored when it is read again.
-PLAN_COLUMNS = ("bandwidth_share", "pruning_ratio", "bits_per_weight", "latency_ms")
+PLAN_COLUMNS = (
+    *("bandwidth_share", "pruning_ratio", "bits_per_weight", "latency_ms"),
+    *("first_trained", "last_trained", "local_steps", "compute_ms"),
+)
 # Columns that `airprune run` takes from the scenario, its model and its clock instead.
 _OF_THE_SCENARIO = (
     "cycles_per_weight",
@@ -170,6 +173,7 @@ class Fleet:
             "bandwidth_share": plan.bandwidth_share,
             "pruning_ratio": plan.pruning_ratio,
             **bits,
+            **_work_columns(plan),
             "latency_ms": 1e3 * plan.latency_s,
         }
 
@@ -188,6 +192,19 @@ class Fleet:
             plan.failure(int(k), edge_name=str(self.edge_names[k]), device_names=self.device)
             for k in np.flatnonzero(plan.failed)
         ]
+
+
+def _work_columns(plan: Plan) -> dict[str, np.ndarray]:
+    """Returns the chosen work, for schemes that plan it: lowest trained layer, local steps and compute time."""
+    if plan.local_steps is None or plan.first_trained is None or plan.compute_s is None:
+        return {}
+    last = {} if plan.last_trained is None else {"last_trained": plan.last_trained}
+    return {
+        "first_trained": plan.first_trained,
+        **last,
+        "local_steps": plan.local_steps,
+        "compute_ms": 1e3 * plan.compute_s,
+    }
 
 
 def _where_measured(measured: np.ndarray | None, otherwise: np.ndarray) -> np.ndarray:

@@ -225,7 +225,9 @@ def _optimum(share: Array, value: Array, known: Array, bound: float, capacity: f
     count = share.shape[1]
     best_value = float(value[known, np.arange(count)].sum())
     slack = _EQUAL * max(abs(bound), 1.0)
-    rest = [_Relaxation(share[:, n:], value[:, n:]) for n in range(1, count)]
+    first, steps = hull_steps(share, value)
+    smallest = share[first, np.arange(count)], value[first, np.arange(count)]
+    rest = [_Relaxation(*smallest, steps, n) for n in range(1, count)]
     sums_share, sums_value, back, proven = np.zeros(1), np.zeros(1), [], True
     for n in range(count):
         useful = _undominated(share[:, n], value[:, n])
@@ -250,14 +252,19 @@ def _optimum(share: Array, value: Array, known: Array, bound: float, capacity: f
 
 
 class _Relaxation:
-    """The largest value of some devices within a share, linearly relaxed: concave and piecewise linear."""
+    """The largest value of the last devices within a share, linearly relaxed: concave and piecewise linear.
 
-    def __init__(self, share: Array, value: Array) -> None:
-        first, steps = hull_steps(share, value)
-        of_each = np.arange(len(first))
-        order = np.argsort(-steps.efficiency, kind="stable")
-        self._share = share[first, of_each].sum() + np.concatenate([[0.0], np.cumsum(steps.cost[order])])
-        self._value = value[first, of_each].sum() + np.concatenate([[0.0], np.cumsum(steps.gain[order])])
+    Args:
+      share, value: of each device's smallest option.  [num_devices]
+      steps: hull steps of all devices.
+      begin: the first of the devices that count.
+    """
+
+    def __init__(self, share: Array, value: Array, steps: Steps, begin: int) -> None:
+        own = np.flatnonzero(steps.device >= begin)
+        order = own[np.argsort(-steps.efficiency[own], kind="stable")]
+        self._share = share[begin:].sum() + np.concatenate([[0.0], np.cumsum(steps.cost[order])])
+        self._value = value[begin:].sum() + np.concatenate([[0.0], np.cumsum(steps.gain[order])])
 
     def __call__(self, room: Array) -> Array:
         within = np.interp(room, self._share, self._value)

@@ -120,13 +120,32 @@ class WorkModel:
 
     def seconds(self, steps: Array, part: Array | int = 0) -> Array:
         """Returns t_n(τ) κ_d − (t_n(τ) − t_n)⁺ φ_d + x_n, where t_n(τ) are whole passes of t_n, then minibatches."""
-        passes = np.floor(steps / self.steps_per_epoch)  # as doubles: whole numbers divide several times slower
-        rest = steps - passes * self.steps_per_epoch
-        whole_s = passes * self.epoch_s + rest * self.step_s
+        whole_s = self._whole_s(steps)
         seconds = whole_s * self.part_cost[part] + self.extra_s
         if self.part_saved.any():
             seconds = seconds - np.maximum(whole_s - self.epoch_s, 0.0) * self.part_saved[part]
         return np.asarray(seconds)
+
+    def forward_s(self, steps: Array, part: Array | int, forward_share: float) -> Array:
+        """Returns the seconds of the forward passes among them, t_n(τ) f − (t_n(τ) − t_n)⁺ φ_d.
+
+        Args:
+          forward_share: f, the forward pass's share of a step with the whole model.
+        """
+        whole_s = self._whole_s(steps)
+        return np.asarray(
+            whole_s * forward_share - np.maximum(whole_s - self.epoch_s, 0.0) * np.asarray(self.part_saved[part])
+        )
+
+    def _whole_s(self, steps: Array) -> Array:
+        """Returns t_n(τ), the seconds of so many steps with the whole model."""
+        passes = np.floor(steps / self.steps_per_epoch)  # as doubles: whole numbers divide several times slower
+        rest = steps - passes * self.steps_per_epoch
+        return np.asarray(passes * self.epoch_s + rest * self.step_s)
+
+    def faster(self, factor: Any) -> WorkModel:
+        """Returns the model of devices whose CPUs are faster by a factor.  [num_devices] or one for all"""
+        return replace(self, epoch_s=self.epoch_s / factor, step_s=self.step_s / factor, extra_s=self.extra_s / factor)
 
     def steps_within(self, seconds: Array, part: Array | int = 0) -> Array:
         """Returns the most steps of a part within so many seconds, at most `most_steps`; 0 where not even one fits."""

@@ -39,6 +39,7 @@ class Evaluation:
 
     Attributes:
       edge_round: None after a global round.
+      test_accuracy: value of the metric: of another one, if `evaluations` was called for that.
     """
 
     global_round: int
@@ -53,8 +54,8 @@ class Evaluation:
 Runs = Mapping[int, Sequence[Evaluation]]
 
 
-def evaluations(records: Iterable[Record]) -> list[Evaluation]:
-    """Returns every evaluation of a run, in order.
+def evaluations(records: Iterable[Record], metric: str = "test_accuracy") -> list[Evaluation]:
+    """Returns every evaluation of a run by a recorded metric, in order.
 
     One after an edge round counts when the slowest edge has finished that round: the time of the global rounds before
     it plus max_k Σ_e t_k,e; links above the edges come with the global round. In a tree with nodes between edges and
@@ -73,20 +74,26 @@ def evaluations(records: Iterable[Record]) -> list[Evaluation]:
             energy_j = _sum(energy_j, record.energy_j)
             for edge, latency_s in zip(record.edge_id, record.edge_latency_s, strict=False):
                 waited_s[edge] = waited_s.get(edge, 0.0) + (latency_s or 0.0)  # none: it ran nothing
-            if record.test_accuracy is not None and not is_deep:
+            if (value := _value(record, metric)) is not None and not is_deep:
                 now_s = _sum(time_s, max(waited_s.values(), default=0.0))
-                found.append(_evaluation(record, record.edge_round, now_s, uploaded_bits, energy_j))
+                found.append(_evaluation(record, value, record.edge_round, now_s, uploaded_bits, energy_j))
         elif isinstance(record, GlobalRecord):
             time_s, uploaded_bits, energy_j = record.time_s, record.uploaded_bits, record.energy_j
             waited_s = {}
-            if record.test_accuracy is not None:
-                found.append(_evaluation(record, None, time_s, uploaded_bits, energy_j))
+            if (value := _value(record, metric)) is not None:
+                found.append(_evaluation(record, value, None, time_s, uploaded_bits, energy_j))
     return found
 
 
-def evaluations_in(folder: RunFolder) -> list[Evaluation]:
+def evaluations_in(folder: RunFolder, metric: str = "test_accuracy") -> list[Evaluation]:
     """Reads every evaluation of the run in a folder, in order; of long records only the fields that it needs."""
-    return evaluations(folder.reader.read(only=FIELDS).records)
+    return evaluations(folder.reader.read(only=FIELDS | {metric}).records, metric)
+
+
+def _value(record: EdgeRecord | GlobalRecord, metric: str) -> float | None:
+    """Returns the value of a recorded metric; None if it was not evaluated, or is no number."""
+    value = getattr(record, metric, None) if hasattr(record, metric) else record.extra.get(metric)
+    return value if isinstance(value, (int, float)) else None
 
 
 def _sum(before: float | None, more: float | None) -> float | None:
@@ -96,32 +103,37 @@ def _sum(before: float | None, more: float | None) -> float | None:
 
 def _evaluation(
     record: EdgeRecord | GlobalRecord,
+    value: float,
     edge_round: int | None,
     time_s: float | None,
     uploaded_bits: float | None,
     energy_j: float | None,
 ) -> Evaluation:
-    accuracy = math.nan if record.test_accuracy is None else record.test_accuracy
     return Evaluation(
         global_round=record.global_round,
         edge_round=edge_round,
-        test_accuracy=accuracy,
+        test_accuracy=value,
         time_s=time_s,
         uploaded_bits=uploaded_bits,
         energy_j=energy_j,
     )
 
 
-def first_reaching(found: Iterable[Evaluation], target: float) -> Evaluation | None:
-    """Returns the first evaluation with accuracy ≥ target; None: not reached. NaN reaches nothing."""
-    return next((evaluation for evaluation in found if evaluation.test_accuracy >= target), None)
+def first_reaching(found: Iterable[Evaluation], target: float, *, smaller_is_better: bool = False) -> Evaluation | None:
+    """Returns the first evaluation with accuracy ≥ target; None: not reached. NaN reaches nothing.
+
+    Args:
+      smaller_is_better: for metrics such as losses, which must be ≤ target.
+    """
+    sign = -1.0 if smaller_is_better else 1.0
+    return next((one for one in found if sign * one.test_accuracy >= sign * target), None)
 
 
-def cost(found: Sequence[Evaluation], target: float, measure: str) -> float:
+def cost(found: Sequence[Evaluation], target: float, measure: str, *, smaller_is_better: bool = False) -> float:
     """Returns one of `TO_TARGET`; ∞ if not reached, NaN if that is not known: never evaluated or not recorded."""
     if not found:
         return math.nan
-    reached = first_reaching(found, target)
+    reached = first_reaching(found, target, smaller_is_better=smaller_is_better)
     if reached is None:
         return math.inf
     value = getattr(reached, TO_TARGET[measure])

@@ -49,7 +49,7 @@ def select_and_plan(
       positions_m: for topologies whose devices talk to each other.
     """
     charges = context.charges(round_index)
-    selected, problem, plan = _selected_plan(context, candidates, cpu_hz, charges, kappa)
+    selected, problem, plan = selected_plan(context, candidates, cpu_hz, charges, kappa)
     chosen = select_only(candidates, selected)
     relay = relay_of(context, chosen, problem, charges, positions_m)
     if relay is not None:
@@ -145,7 +145,7 @@ def _of_edges(planned: Array, has_plan: Array, otherwise: Array) -> Array:
     return values
 
 
-def _selected_plan(
+def selected_plan(
     context: PlanningContext, candidates: Candidates, cpu_hz: Array, charges: Charges, kappa: float
 ) -> tuple[Array, PlanProblem, Plan]:
     """Returns (selected, their problem, its plan); plans again for as long as the selection drops a device."""

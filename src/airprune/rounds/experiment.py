@@ -11,12 +11,14 @@ import numpy as np
 
 from airprune.components.component import Component, ModelShape, Owner, Slot
 from airprune.data import Dataset, Holdings
+from airprune.data.holdings import Claimed
 from airprune.errors import InvalidValue
 from airprune.methods.association.base import Served
 from airprune.methods.compression.base import Wire
 from airprune.methods.registration import setup_payload
 from airprune.methods.selection.base import Candidates, Selection
 from airprune.methods.topology import Topology, Tree
+from airprune.models.input_dictionary import taking
 from airprune.models.kernels import kernel_for
 from airprune.models.kernels.devices import device_named
 from airprune.models.layout import LocalModel
@@ -58,7 +60,7 @@ from airprune.rounds.timing import TimedRound
 from airprune.rounds.training.worker import Job
 from airprune.rounds.work import LocalWork
 from airprune.scenario import Scenario
-from airprune.scenario.data import classes_of, dataset_of, samples_by_device
+from airprune.scenario.data import classes_of, dataset_of, held_out_by_device, samples_by_device
 from airprune.wireless.channel import Radio
 from airprune.wireless.device_speed.work import ModelWork
 from airprune.wireless.network import Network
@@ -120,16 +122,21 @@ class Experiment:
         kernel, device = _device(scenario, kernel)
         network = scenario.build_network()
         data = dataset_of(scenario, dataset, targets=criteria.loss.targets)
+        criteria = criteria.with_accuracy(data.num_classes)
         wanted = (kernel or "auto") if scenario.train.kernel == "auto" else scenario.train.kernel
-        source = source_of(
-            scenario,
-            data.train_x,
-            data.train_y,
-            num_outputs=data.num_outputs,
-            kernel=wanted,
-            by_accuracy=criteria.is_accuracy,
-            module=model,
-        )
+        if data.fields and model is None:
+            names = ", ".join(one.name for one in data.fields)
+            raise InvalidValue("run.model", f"must be given for samples of several inputs, {names}", None)
+        with taking(model, data.fields):
+            source = source_of(
+                scenario,
+                data.train_x,
+                data.train_y,
+                num_outputs=data.num_outputs,
+                kernel=wanted,
+                by_accuracy=criteria.is_accuracy,
+                module=model,
+            )
         flat = source.open()
         if scenario.model.start is not None:
             load_start(flat, scenario.model.start)
@@ -490,6 +497,18 @@ class Experiment:
             train, test = data.train_owner, data.test_owner
         classes = (train[samples] for samples in self.samples)
         return tuple(samples_like(own, test, count, rng) for own, rng in zip(classes, streams, strict=True))
+
+    @cached_property
+    def held_out(self) -> tuple[Array, ...]:
+        """Own test samples of each device: those of its owners if they have any, else samples like its data.
+
+        [num_devices] arrays
+        """
+        if isinstance(self.samples, Claimed):
+            rule = "must be false in a deployment, where the samples of devices are not known to the cloud"
+            raise InvalidValue("Scenario.evaluation.devices", rule, True)
+        own = held_out_by_device(self.scenario, self.dataset, self.samples)
+        return self.own_tests if own is None else own
 
     def job(self, dataset: Any) -> Job:
         """Returns the workers' setup; `dataset` says where to find the samples."""

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Sequence
+import inspect
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
+
+import numpy as np
 
 from airprune.errors import InvalidValue, StopRun
 from airprune.scenario import Scenario
 
 Record = dict[str, Any]
+Model = Mapping[str, np.ndarray]
 Result = TypeVar("Result")
 
 
@@ -29,6 +33,13 @@ class Callback:
         Raising `airprune.StopRun("reason")` ends the run there, with its model, as if it had been its last round.
         """
 
+    def see(self, record: Record, model: Model) -> None:
+        """Called after `take` with each global round's record and the model as it is then, read-only.
+
+        `model` maps the names of the module's tensors to arrays, as `load_state_dict` takes them; several models that
+        predict together have numbers before the names. It may raise `airprune.StopRun` too.
+        """
+
     def end(self, *, finished: bool) -> None:
         """Called after the last record (finished), or when the run was stopped before."""
 
@@ -41,8 +52,16 @@ class _Function(Callback):
         self._function(record)
 
 
-# A callback, a function of a record, or the name of a logger ("tensorboard").
-GivenCallback = Callback | Callable[[Record], Any] | str
+class _Seeing(Callback):
+    def __init__(self, function: Callable[[Record, Model], Any]) -> None:
+        self._function = function
+
+    def see(self, record: Record, model: Model) -> None:
+        self._function(record, model)
+
+
+# A callback, a function of a record or of a global record and the model, or the name of a logger ("tensorboard").
+GivenCallback = Callback | Callable[[Record], Any] | Callable[[Record, Model], Any] | str
 
 
 def callbacks_of(given: Iterable[GivenCallback]) -> list[Callback]:
@@ -56,17 +75,37 @@ def callbacks_of(given: Iterable[GivenCallback]) -> list[Callback]:
         elif isinstance(one, Callback):
             found.append(one)
         elif callable(one):
-            found.append(_Function(one))
+            function: Any = one
+            found.append(_Seeing(function) if _takes_two(function) else _Function(function))
         else:
-            rule = "must be functions of a record, callbacks or names of loggers"
+            rule = "must be functions of a record, or of a record and the model, callbacks or names of loggers"
             raise InvalidValue("run.callbacks", rule, repr(one), 'Example: callbacks=[print, "tensorboard"]')
     return found
 
 
+def _takes_two(function: Callable[..., Any]) -> bool:
+    """True if a function has two parameters that must be given: a record and the model."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):  # some built-in functions have no signature
+        return False
+    places = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    return sum(one.kind in places and one.default is inspect.Parameter.empty for one in parameters) == 2
+
+
 def with_callbacks(
-    callbacks: Sequence[Callback], records: Generator[Record, None, Result], scenario: Scenario, folder: Path | None
+    callbacks: Sequence[Callback],
+    records: Generator[Record, None, Result],
+    scenario: Scenario,
+    folder: Path | None,
+    model: Callable[[], Model],
 ) -> Generator[Record, None, Result]:
-    """Yields the records after passing each to the callbacks; all callbacks that have begun see the end."""
+    """Yields the records after passing each to the callbacks; all callbacks that have begun see the end.
+
+    Args:
+      model: returns the model after the last record; called only where a callback sees it.
+    """
+    seeing = [callback for callback in callbacks if type(callback).see is not Callback.see]
     begun: list[Callback] = []
     finished = False
     try:
@@ -83,6 +122,10 @@ def with_callbacks(
             try:
                 for callback in callbacks:
                     callback.take(record)
+                if seeing and record["kind"] == "global":
+                    now = model()
+                    for callback in seeing:
+                        callback.see(record, now)
             except StopRun as stop:
                 yield record
                 result = ended(records, stop)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import tempfile
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -68,14 +68,14 @@ def run(
         datasets in place of the scenario's own; see `airprune.data.as_dataset`.
       loss: of (outputs, targets) → their mean loss, in place of `train.loss`: a torch function or module, or your own.
       metric: of (outputs, targets) of all test samples at once → a number, in place of `train.metric`; recorded as
-        `test_` and its name.
+        `test_` and its name. A list of them, numbers or vectors, is recorded beside the loss's own.
       train: the local training of a device, in place of `train.loop`: a function (model, batches, context) → None, or a
         `Loop`; see docs/training.md.
       optimizer: in place of `train.optimizer`: a function of (parameters, lr=…) that returns a torch optimiser, such as
         `torch.optim.AdamW`.
       replay: a deployment's run folder: presence of devices, inputs of plans and outcomes of uploads are taken from it.
-      callbacks: receive every record once it is saved: functions of a record, `Callback`s, or names of loggers
-        ("tensorboard", "wandb", "mlflow").
+      callbacks: receive every record once it is saved: functions of a record, functions of a global round's record
+        and the model, `Callback`s, or names of loggers ("tensorboard", "wandb", "mlflow").
     """
     callbacks = callbacks_of(callbacks)
     settings = checked_scenario("run.scenario", scenario).engine
@@ -109,16 +109,36 @@ def run(
         optimizer=optimizer,
         kernel=kernel,
     )
-    records = records_of(experiment, folder, environment)
-    return (
-        with_callbacks(callbacks, records, scenario, None if folder is None else folder.path) if callbacks else records
-    )
+    states: list[RunState] = []
+    records = records_of(experiment, folder, environment, show=states.append)
+    if not callbacks:
+        return records
+    place = None if folder is None else folder.path
+    return with_callbacks(callbacks, records, scenario, place, lambda: _read_only(_trained(experiment, states[-1])))
+
+
+def _read_only(model: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Returns copies, which stay as they are while the run goes on."""
+    copies = {name: array.copy() for name, array in model.items()}
+    for array in copies.values():
+        array.flags.writeable = False
+    return copies
 
 
 def records_of(
-    experiment: Experiment, folder: RunFolder | None, environment: Environment, *, watch: Watch | None = None
+    experiment: Experiment,
+    folder: RunFolder | None,
+    environment: Environment,
+    *,
+    watch: Watch | None = None,
+    show: Callable[[RunState], None] | None = None,
 ) -> Records:
-    """Yields the remaining records of a run in a folder, in this environment; `watch` as in `run_rounds`."""
+    """Yields the remaining records of a run in a folder, in this environment.
+
+    Args:
+      watch: as in `run_rounds`.
+      show: called once with the state, which is up to date at every record.
+    """
     with contextlib.ExitStack() as stack:
         state, writer, memory = experiment.initial_state(), None, None
         state.values |= environment.values(experiment)
@@ -127,6 +147,8 @@ def records_of(
             saved = writer.load()
             if saved is not None:
                 state, memory = state.restored(saved.arrays, saved.facts), saved.memory
+        if show is not None:
+            show(state)
         if not experiment.has_ended(state):
             try:
                 yield from _run(experiment, state, environment, writer, memory, watch)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from airprune.data import DATASETS
 from airprune.methods.selection import Selection
 from airprune.scenario import Scenario
+from airprune.scenario.data import entry_of
 
 # A sample that is tested, in samples that are trained on: forward only.
 _TEST_COST = 0.3
@@ -39,9 +39,9 @@ class Workload:
 def workload_of(scenario: Scenario) -> Workload:
     """Returns an upper bound of the computation: devices that do not finish train less."""
     scenario.check_names()
-    entry, data, train = DATASETS[scenario.data.name], scenario.data, scenario.train
-    num_train = data.train_samples or entry.num_train
-    num_test = data.test_samples or entry.num_test
+    entry, data, train = entry_of(scenario), scenario.data, scenario.train
+    num_train = min(data.train_samples or entry.num_train, entry.max_train)
+    num_test = min(data.test_samples or entry.num_test, entry.max_test)
     selected, rounds = most_selected(scenario), scenario.edge_rounds_of
     global_rounds = scenario.rounds.global_rounds
     device_rounds = global_rounds * selected * sum(rounds) / len(rounds)

@@ -29,6 +29,7 @@ from airprune.models.losses import LOSSES
 from airprune.models.user_modules import check_module, first_sentence
 from airprune.runs import checkpoint
 from airprune.runs.layout import RunFolder
+from airprune.scenario.data import entry_of
 
 if TYPE_CHECKING:
     from airprune.data import DatasetEntry
@@ -121,7 +122,7 @@ def _tensors(run: Path) -> dict[str, torch.Tensor]:
 
 
 def _entry(scenario: Scenario) -> DatasetEntry | None:
-    return DATASETS.get(scenario.data.name)
+    return entry_of(scenario) if scenario.data.path is not None else DATASETS.get(scenario.data.name)
 
 
 def _built(scenario: Scenario) -> nn.Module:

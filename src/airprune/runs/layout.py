@@ -292,9 +292,8 @@ def is_free(key: str) -> bool:
     """True if a resumed run may differ in this key: results do not depend on it, or on its contents only."""
     if key == "engine.on_device_failure":
         return False
-    return key in ("name", "method", "rounds.target_accuracy", "data.data_dir", "network.table") or key.startswith(
-        "engine."
-    )
+    free = ("name", "method", "rounds.target_accuracy", "data.data_dir", "data.path", "network.table")
+    return key in free or key.startswith("engine.")
 
 
 def settings_digest(text: str) -> str:

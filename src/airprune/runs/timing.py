@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from airprune.data import DATASETS
 from airprune.engines.machine import num_cores
 from airprune.models.kernels import KERNELS
 from airprune.models.layout import LocalModel
 from airprune.randomness import rng_for
 from airprune.runs.environment import environment
 from airprune.scenario import Scenario
+from airprune.scenario.data import entry_of
 from airprune.wireless.device_speed.profile import Profile, Timing
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def seconds_per_sample(scenario: Scenario) -> float | None:
     """
     from airprune.rounds.experiment import Experiment
 
-    entry = DATASETS[scenario.data.name]
+    entry = entry_of(scenario)
     rng = rng_for(0, "profile")
     x = rng.standard_normal((_GLANCED_SAMPLES, *entry.feature_shape), dtype=np.float32)
     y = np.arange(_GLANCED_SAMPLES) % entry.num_classes

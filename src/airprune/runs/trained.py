@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from airprune.rounds.fairness import smaller_is_better as lower_is_better
 from airprune.runs.driver import run
 from airprune.scenario import Scenario
 
@@ -48,10 +50,22 @@ class Trained:
         times, values = np.array(points, dtype=np.float64).reshape(-1, 2).T
         return times, values
 
+    def time_to(self, target: float, metric: str = "test_accuracy", *, smaller_is_better: bool | None = None) -> float:
+        """Returns the simulated seconds until a global round's metric has reached the target; ∞ if none has.
+
+        Args:
+          smaller_is_better: None: so it is for metrics named …loss, …error and mae.
+        """
+        smaller = lower_is_better(metric) if smaller_is_better is None else smaller_is_better
+        times, values = self.curve(metric)
+        reached = np.flatnonzero(values <= target if smaller else values >= target)
+        return float(times[reached[0]]) if len(reached) else math.inf
+
     def __repr__(self) -> str:
         """Names the scenario and what the last global round came to."""
         words = [f"{len(self.global_records)} global rounds"]
-        words += [f"{key}={self.last[key]:.4g}" for key in self.last if key.startswith("test_") and self.last[key]]
+        tests = [key for key, value in self.last.items() if key.startswith("test_") and isinstance(value, float)]
+        words += [f"{key}={self.last[key]:.4g}" for key in tests if self.last[key]]
         words += [
             f"{key}={self.last[key]:.4g}" for key in ("time_s", "uploaded_bits", "energy_j") if self.last.get(key)
         ]

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from airprune.components.component import ModelShape
-from airprune.data import dataset_named
 
 if TYPE_CHECKING:
     from airprune.scenario import Scenario
@@ -17,8 +16,9 @@ def shape_of(scenario: Scenario) -> ModelShape:
         FlatModel,
         build_model,
     )
+    from airprune.scenario.data import entry_of  # which imports the scenario
 
-    data, settings = dataset_named(scenario.data.name), scenario.model
+    data, settings = entry_of(scenario), scenario.model
     module = build_model(
         settings.name, input_shape=data.feature_shape, num_classes=data.num_classes, seed=scenario.seed
     )

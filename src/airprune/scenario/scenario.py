@@ -71,6 +71,7 @@ class Scenario(Section):
     privacy: sections.PrivacySection = sections.PrivacySection()
     train: sections.TrainSection = sections.TrainSection()
     rounds: sections.RoundsSection = sections.RoundsSection()
+    evaluation: sections.EvaluationSection = sections.EvaluationSection()
     stop: sections.StopSection = sections.StopSection()
     events: sections.EventsSection = sections.EventsSection()
     diagnostics: sections.DiagnosticsSection = sections.DiagnosticsSection()
@@ -195,12 +196,17 @@ class Scenario(Section):
         """Returns the SHA-256 of what differs from the defaults, without labels, on which no result depends.
 
         So a new setting, or a new option of a component, changes no hash where it has its default; and a default stays
-        what it is, or results would change under a hash. A network table counts by its content, not its place.
+        what it is, or results would change under a hash. A network table and samples of your own count by
+        their content, not their place.
         """
         changed = flat(self.model_dump(mode="json", exclude_defaults=True))
         counted = {key: value for key, value in changed.items() if key not in _labels()}
         if self.network.table is not None:
             counted["network.table"] = _digest(self.network.table)
+        if self.data.path is not None:
+            from airprune.data.files import digest_of
+
+            counted["data.path"] = digest_of(Path(self.data.path))
         if self.model.start is not None:
             counted["model.start"] = _digest(str(weights_file(self.model.start)), "model.start")
         text = json.dumps(counted, sort_keys=True, separators=(",", ":"))
@@ -230,7 +236,7 @@ class Scenario(Section):
         """
         from airprune.data import DATASETS
 
-        if self.data.name not in DATASETS:
+        if self.data.path is None and self.data.name not in DATASETS:
             raise UnknownName("Scenario.data.name", self.data.name[:60], DATASETS)
 
     @property
@@ -370,7 +376,13 @@ def _without_orphans(
 
 
 def _start_paths_at(folder: Path, values: dict[str, Any]) -> None:
-    for section, key in (("network", "table"), ("data", "data_dir"), ("clock", "profile"), ("model", "start")):
+    for section, key in (
+        ("network", "table"),
+        ("data", "data_dir"),
+        ("data", "path"),
+        ("clock", "profile"),
+        ("model", "start"),
+    ):
         part = values.get(section)
         if not isinstance(part, dict) or not isinstance(path := part.get(key), str):
             continue

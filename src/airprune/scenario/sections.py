@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
@@ -210,6 +211,25 @@ class DataSection(Section):
     owner = "Scenario.data"
 
     name: Text = Field(default="fashion-mnist", description="a data set of `airprune data list`")
+    path: FilePath | None = Field(
+        default=None,
+        description="file or folder with samples of your own, in place of name: CSV, NPZ, LEAF, PFLlib or images; "
+        "train_samples and test_samples are then the most that are used",
+    )
+    target_column: Text | None = Field(
+        default=None,
+        description="for a path to a CSV file: column with the target; none: label, labels, target, y or class",
+    )
+    feature_columns: tuple[Text, ...] | None = Field(
+        default=None, description="for a path to a CSV file: columns with the features; none: all others"
+    )
+    owner_column: Text | None = Field(
+        default=None,
+        description="for a path to a CSV file: column that names the owner of each sample, for partition natural",
+    )
+    sample_shape: tuple[Count, ...] | None = Field(
+        default=None, description="for a path: shape of a sample where the file has it flat; size of images in a folder"
+    )
     train_samples: Annotated[int, Field(ge=1, le=10**9)] | None = Field(
         default=50_000, description="number of training samples; none: all"
     )
@@ -261,6 +281,11 @@ class DataSection(Section):
         if name not in PARTITIONS:
             raise PARTITIONS.unknown(name[:60], f"{cls.owner}.partition")
         return name
+
+    @property
+    def source(self) -> str:
+        """Returns the name of the data set, or of the file or folder in its place."""
+        return self.name if self.path is None else Path(self.path).name
 
 
 class PlanSection(ChoiceSection):
@@ -556,6 +581,9 @@ class TrainSection(ChoiceSection):
         for one in names:
             if one not in known and not one.startswith(OWN):
                 raise UnknownName(f"{cls.owner}.{info.field_name}", one[:60], known)
+        if info.field_name == "metric" and name in METRICS and METRICS[name].is_vector:
+            rule, way_out = "must be one number", f'Example: evaluation.metrics = ["{name}"]'
+            raise InvalidValue(f"{cls.owner}.metric", rule, f"{name!r}, one for each class", way_out)
         return name
 
     @field_validator("kernel")
@@ -671,6 +699,34 @@ class RoundsSection(Section):
     target_accuracy: Annotated[Ratio | None, Label()] = Field(
         default=None, description="report time, bits and energy until this test accuracy; it changes no result"
     )
+
+
+class EvaluationSection(Section):
+    """Further metrics of evaluations, and evaluation by device."""
+
+    owner = "Scenario.evaluation"
+
+    metrics: tuple[Text, ...] = Field(
+        default=(),
+        description="further metrics on the test samples, recorded as test_ and their names, numbers or lists: f1 "
+        "(mean over classes), class-f1, class-accuracy, accuracy, mae; your own by --import or `run(metric=[…])`",
+    )
+    devices: bool = Field(
+        default=False,
+        description="after each global round, the metric on every device's own test samples: by device, by edge, and "
+        "its mean, standard deviation, worst tenth and Jain's index over devices",
+    )
+
+    @field_validator("metrics")
+    @classmethod
+    def _known_metrics(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+        for name in names:
+            if name not in METRICS and not name.startswith(OWN):
+                raise UnknownName(f"{cls.owner}.metrics", name[:60], METRICS)
+        if len(set(names)) < len(names):
+            twice = next(name for name in names if names.count(name) > 1)
+            raise InvalidValue(f"{cls.owner}.metrics", "must name each metric once", f"{twice!r} twice")
+        return names
 
 
 class StopSection(Section):

@@ -22,7 +22,7 @@ from airprune.text import shown
 MAX_FILE_BYTES = 8 * 2**20
 
 _KNOWN = {
-    404: "There is nothing at {path}. The pages are /, /planner, /runs, /league and /reproduction.",
+    404: "There is nothing at {path}. The pages are /, /planner, /work, /runs, /league and /reproduction.",
     405: "{path} does not take {method}. See /openapi.json for what it takes.",
     400: "request.body must be JSON in UTF-8, got something else. See /openapi.json.",
 }

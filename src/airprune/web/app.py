@@ -18,6 +18,7 @@ from airprune.web.runs import routes as runs
 from airprune.web.safety import Guard
 from airprune.web.site import Site
 from airprune.web.starting import routes as starting
+from airprune.web.work import routes as work
 
 # Newer frameworks can report to collectors named in the environment; this server sends no reports.
 _SILENT: Any = dict.fromkeys(("tracing", "metrics", "logs", "operation_spans", "auto_configure"), False)
@@ -25,6 +26,7 @@ _SILENT: Any = dict.fromkeys(("tracing", "metrics", "logs", "operation_spans", "
 ROUTERS = (
     assets.router,
     planner.router,
+    work.router,
     runs.router,
     results.router,
     starting.router,

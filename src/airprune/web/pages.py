@@ -28,6 +28,7 @@ class Page:
 PAGES = (
     Page("overview", "/", "Overview", "overview"),
     Page("planner", "/planner", "Planner", "planner"),
+    Page("work", "/work", "Work", "planner"),
     Page("runs", "/runs", "Runs", "runs"),
     Page("league", "/league", "League", "results"),
     Page("reproduction", "/reproduction", "Reproduction", "results"),

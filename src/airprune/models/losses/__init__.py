@@ -2,6 +2,7 @@
 
 base            the interface of losses and metrics
 classification  cross-entropy, accuracy
+per_class       accuracy and F1 of each class
 regression      mse, mae, huber
 mixed           weighted sums of losses
 own             functions of users
@@ -29,7 +30,13 @@ LOSSES: Registry[Loss] = Registry(
 )
 METRICS: Registry[Metric] = Registry(
     "metrics",
-    {"accuracy": "airprune.models.losses.classification:ACCURACY", "mae": "airprune.models.losses.regression:MAE"},
+    {
+        "accuracy": "airprune.models.losses.classification:ACCURACY",
+        "mae": "airprune.models.losses.regression:MAE",
+        "class-accuracy": "airprune.models.losses.per_class:CLASS_ACCURACY",
+        "class-f1": "airprune.models.losses.per_class:CLASS_F1",
+        "f1": "airprune.models.losses.per_class:F1",
+    },
 )
 
 # Before the name of a function that was given to `run`, in scenarios of such runs.

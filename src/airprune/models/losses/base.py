@@ -21,12 +21,14 @@ class Metric(Listed):
 
     Attributes:
       mean: (outputs, targets) → a number or a tensor of one. It gets all test samples at once, so it need not be a
-        mean over samples: an F1 score works too.
+        mean over samples: an F1 score works too. As one of `evaluation.metrics` it may give a vector, e.g. per class.
       total: for a metric that is a mean, the sum over some samples, so that they may be evaluated in parts.
+      is_vector: True if it gives several numbers, for `evaluation.metrics` alone.
     """
 
     mean: Mean
     total: Mean | None = None
+    is_vector: bool = False
 
     def sum(self, outputs: Tensor, targets: Tensor) -> float:
         """Returns Σ over the samples, whole for counts. Without a `total`, the value times their number."""

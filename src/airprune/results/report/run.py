@@ -65,7 +65,7 @@ def _lead(run: Run) -> Markup:
     if run.scenario is not None:
         s = run.scenario
         words.append(
-            f" Scheme {s.plan.scheme}, {s.model.name}, data {s.data.name} ({s.data.partition}), seed {s.seed}. "
+            f" Scheme {s.plan.scheme}, {s.model.name}, data {s.data.source} ({s.data.partition}), seed {s.seed}. "
             + clocks_text([s.clock.words])
         )
     return paragraph(*words)

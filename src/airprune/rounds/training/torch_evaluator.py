@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -13,7 +14,7 @@ from airprune.models.kernels.autograd import in_precision, tensor_of
 from airprune.models.kernels.devices import Twin
 from airprune.models.layout import LocalModel
 from airprune.models.losses.base import Loss, Metric
-from airprune.models.losses.own import Criteria
+from airprune.models.losses.own import Criteria, key_of
 
 Array = np.ndarray
 
@@ -98,6 +99,19 @@ def totals(parts: Sequence[torch.Tensor], targets: torch.Tensor, criteria: Crite
 
     with torch.inference_mode():
         return total(criteria.loss), 0.0 if criteria.metric is None else total(criteria.metric)
+
+
+def values_of_arrays(outputs: Array, targets: Array, metrics: Sequence[Metric], *, like: Array) -> dict[str, Any]:
+    """Returns each metric of all samples at once, by its key: a number, or a list of a vector's."""
+    y = in_precision(tensor_of(targets), tensor_of(like).dtype)
+    found = {}
+    with torch.inference_mode():
+        for metric in metrics:
+            value = torch.as_tensor(metric.mean(tensor_of(outputs), y)).to(torch.float64)
+            found[key_of(metric)] = (
+                value.item() if value.numel() == 1 and value.dim() == 0 else value.flatten().tolist()
+            )
+    return found
 
 
 def totals_of_arrays(parts: Sequence[Array], targets: Array, criteria: Criteria, *, like: Array) -> tuple[float, float]:

@@ -213,6 +213,10 @@ class Worker:
         own = with_own_layers(state, task.memory, self.device.shape)
         return self.evaluator.total(own[np.newaxis], task.samples)
 
+    def evaluate_on(self, states: Array, samples: Array) -> tuple[float, float]:
+        """Returns (Σ loss, Σ metric) of the mean prediction on these test samples."""
+        return self.evaluator.total(states, samples)
+
     def evaluate_held(self, state: Array, task: HeldTest) -> tuple[float, float]:
         """Returns (Σ loss, Σ metric) of what a device holds of a state, on a part of the test samples."""
         held = held_model(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -35,6 +35,9 @@ _SURE, _ROUGH = 1.6, 4.0
 # … where the method reaches the target within the schedule at least this likely.
 _LIKELY, _POSSIBLE = 0.5, 0.1
 _POINTS_DRAWN = 60
+# A pilot with fewer rounds shows no slope, hence nothing of the rounds to come.
+_FEWEST_ROUNDS = 2
+TOO_SHORT = "unknown"
 
 
 class Interval(NamedTuple):
@@ -66,7 +69,8 @@ class Forecast:
       final_accuracy: at the end of the schedule.
       reached: how likely the target is reached within the schedule.
       sure: "sure", "roughly" or "a guess" by the interval's width; "unlikely" or "not reached" within the
-        schedule; "beyond pilot" where the lossless method needs many times the pilot's rounds.
+        schedule; "beyond pilot" where the lossless method needs many times the pilot's rounds; "unknown" where
+        a pilot had hardly a round: then its numbers are not known, and it is not recommended.
       curve_time_s, curve: accuracies against simulated time.  [num_points], [num_points] Intervals
     """
 
@@ -121,24 +125,37 @@ class Advice:
       target: the accuracy X, given or chosen.
       schedule: edge rounds of the scenario.
       clock: how compute is timed, in words.
+      no_plan: methods that have no plan for their deadline, with the smallest that they have one for.
     """
 
     target: float
     schedule: int
     clock: str
     forecasts: Sequence[Forecast]
+    no_plan: Mapping[str, float] = field(default_factory=dict)
 
     @property
-    def best(self) -> Forecast:
-        """The soonest of those that probably reach the target; if none does, the most accurate at the end."""
-        likely = [forecast for forecast in self.forecasts if forecast.reached >= _LIKELY]
+    def best(self) -> Forecast | None:
+        """The soonest of those that probably reach the target; if none does, the most accurate at the end.
+
+        None if the pilots were too short to know.
+        """
+        known = [forecast for forecast in self.forecasts if forecast.sure != TOO_SHORT]
+        if not known or self.forecasts[0].sure == TOO_SHORT:
+            return None
+        likely = [forecast for forecast in known if forecast.reached >= _LIKELY]
         if likely:
             return min(likely, key=lambda forecast: forecast.time_s.median)
-        return max(self.forecasts, key=lambda forecast: forecast.final_accuracy.median)
+        return max(known, key=lambda forecast: forecast.final_accuracy.median)
 
     @property
     def sentence(self) -> str:
         best, lossless = self.best, self.forecasts[0]
+        if best is None:
+            return (
+                "The pilots were too short for a recommendation: a method needs two rounds at least. Give a larger "
+                "--budget, or --rounds in its place."
+            )
         if best.reached < _LIKELY:
             return (
                 f"No method is likely to reach {self.target:.1%} within {self.schedule} edge rounds; {best.method} "
@@ -157,7 +174,12 @@ class Advice:
 
 
 def advise(
-    methods: Sequence[Candidate], experiment: Experiment, pilots: Pilots, *, target: float | None = None
+    methods: Sequence[Candidate],
+    experiment: Experiment,
+    pilots: Pilots,
+    *,
+    target: float | None = None,
+    no_plan: Mapping[str, float] | None = None,
 ) -> Advice:
     """Forecasts every method from the pilots and the planner's costs of the real run's rounds.
 
@@ -166,6 +188,7 @@ def advise(
       experiment: of the lossless one.
       target: X; by default the scenario's, and if it has none, a little less than the lossless method is forecast to
         end with.
+      no_plan: as of `Advice`; these are not among `methods`.
     """
     if not pilots.reference.accuracy or any(not p.accuracy for found in pilots.small.values() for p in found):
         raise WorkFailed("The pilots had no time for a single round; give a larger --budget.")
@@ -180,12 +203,19 @@ def advise(
     if target is None:
         target = round(float(np.median(curve.accuracy_at(np.array(float(schedule))))) - _BELOW_THE_END, 3)
     forecasts = []
+    fewest = pilots.fewest_rounds
+    unknown = len(pilots.reference.accuracy) < _FEWEST_ROUNDS
     for place, method in enumerate(methods):
         behind = NONE if place == 0 else slowdown(pilots.curves(methods[0].name), pilots.curves(method.name))
         seen = pilots.small[method.name][0].code_error
         cost = rehearse(_experiment(method, experiment), seen)
-        forecasts.append(forecast(method, cost, curve, behind, target=target, schedule=schedule, seed=scenario.seed))
-    return Advice(target=target, schedule=schedule, clock=scenario.clock.words, forecasts=forecasts)
+        found = forecast(method, cost, curve, behind, target=target, schedule=schedule, seed=scenario.seed)
+        if unknown or fewest[method.name] < _FEWEST_ROUNDS:
+            found = dataclasses.replace(found, sure=TOO_SHORT)
+        forecasts.append(found)
+    return Advice(
+        target=target, schedule=schedule, clock=scenario.clock.words, forecasts=forecasts, no_plan=no_plan or {}
+    )
 
 
 def _experiment(method: Candidate, lossless: Experiment) -> Experiment:

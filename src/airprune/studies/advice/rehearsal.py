@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable, Generator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from airprune.data import Dataset
 from airprune.engines.base import Call, Engine, WorkerFactory
 from airprune.planning.plan import Status
 from airprune.rounds.experiment import Experiment
 from airprune.rounds.sums import ChunkSum, DeviceStatistics
 from airprune.rounds.training.chunks import TrainTask
 from airprune.simulation import run_rounds
+from airprune.studies.advice.sample_fleet import sample_fleet
 
 Array = np.ndarray
 
 # Plans of so many devices are made; those of further rounds cost what these cost on average.
 _PLANNED_DEVICES = 20_000
+# Of larger fleets, work is planned on a sample of whole edges: every round searches its own deadline, by so many plans.
+_WORK_DEVICES, _SEARCH_PLANS = 250, 32
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,9 +87,21 @@ def rehearse(experiment: Experiment, code_error: Mapping[float, float]) -> Round
       code_error: measured errors of compression levels, by their bits per weight, for deadlines that tune themselves;
         for others the set of levels gives the error.
     """
-    scenario = experiment.scenario
+    scenario, num_devices = experiment.scenario, experiment.network.num_devices
+    if experiment.method.scheme.chooses_work and num_devices > _WORK_DEVICES:
+        sample = sample_fleet(scenario, most_devices=_WORK_DEVICES, whole_edges=True)
+        if sample is not None and len(sample.kept) < num_devices:
+            with tempfile.TemporaryDirectory(prefix="airprune-rehearsal-") as folder:
+                some = sample.scenario(scenario, Path(folder) / "fleet.csv")
+                samples = max(1, round(int(experiment.data_sizes.sum()) * len(sample.kept) / num_devices))
+                fewer = _first_samples(experiment.dataset, samples)
+                part = Experiment.of(some, dataset=fewer, kernel=experiment.kernel)
+                found = rehearse(part, code_error)
+            more = num_devices / len(sample.kept)
+            return replace(found, bits=found.bits * more, joules=found.joules * more)
     per_global = max(scenario.edge_rounds_on(experiment.network))
-    planned = _PLANNED_DEVICES // (per_global * experiment.network.num_devices)
+    searches = experiment.method.scheme.chooses_work and scenario.plan.deadline_s == "auto"
+    planned = _PLANNED_DEVICES // (per_global * num_devices * (_SEARCH_PLANS if searches else 1))
     global_rounds = int(np.clip(planned, 1, scenario.rounds.global_rounds))
     short = Experiment.of(
         scenario.with_values(
@@ -111,6 +129,17 @@ def rehearse(experiment: Experiment, code_error: Mapping[float, float]) -> Round
         bits_per_weight=last["uploaded_bits"] / max(sent, 1) / short.shape.num_weights,
         deadline_s=float(np.mean([record.get("deadline_s", own_deadline) for record in edge])),
         meets_deadline=all(Status.LATE not in record["edge_status"] for record in edge),
+    )
+
+
+def _first_samples(dataset: Dataset, count: int) -> Dataset:
+    """Returns the data set with so many training samples, which are as good as others where nothing learns."""
+    owner = dataset.train_owner
+    return replace(
+        dataset,
+        train_x=dataset.train_x[:count],
+        train_y=dataset.train_y[:count],
+        train_owner=None if owner is None else owner[:count],
     )
 
 

@@ -55,7 +55,7 @@ class Load:
         lasting = scenario
         if (time_s := scenario.stop.time_s) is not None:
             lasting = scenario.with_("rounds.global_rounds", _rounds_within(scenario, time_s))
-        return cls(f"{scenario.model.name} {scenario.data.name}", workload_of(lasting), scenario)
+        return cls(f"{scenario.model.name} {scenario.data.source}", workload_of(lasting), scenario)
 
 
 def _rounds_within(scenario: Scenario, time_s: float) -> int:

@@ -109,7 +109,7 @@ def _about(run: Found) -> dict[str, Any]:
         "trouble": trouble.replace(str(run.path), run.name)[:MAX_TROUBLE],
         "scheme": scenario.plan.scheme if scenario else None,
         "seed": str(scenario.seed) if scenario else None,  # JavaScript would round a long one
-        "data": scenario.data.name if scenario else None,
+        "data": scenario.data.source if scenario else None,
         "clock": scenario.clock.words if scenario else None,
         "is_deployed": RunFolder(run.path).is_deployed,
         "rounds_done": last.global_round if last else 0,
