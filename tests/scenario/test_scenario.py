@@ -440,6 +440,7 @@ OTHER_VALUES = {  # where the generic change below breaks a rule or needs a file
     "train.torch.kind": "NAdam",
     "data.partition": "shards",
     "network.cpu_kinds_hz": [1e9, 2e9],
+    "masking.whole.frozen_bits": 8,
     **{
         f"{section}.{key}": value
         for section in ("compression", "backhaul")
