@@ -189,7 +189,8 @@ def _table(advice: Advice) -> Table:
     from airprune.studies.advice.forecast import TOO_SHORT
 
     bits, joules = MEASURES["uploaded_bits"], MEASURES["energy_j"]
-    numbers = ("bits per weight", "ms per round", "edge rounds", MEASURES["time_s"].brief, bits.unit, joules.unit)
+    per_weight = MEASURES["bits_per_weight"].label
+    numbers = (per_weight, "ms per round", "edge rounds", MEASURES["time_s"].brief, bits.unit, joules.unit)
     late = [one for one in advice.forecasts if not one.cost.meets_deadline]
     notes = [clocks_text([advice.clock])]
     if late:

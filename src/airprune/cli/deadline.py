@@ -15,6 +15,7 @@ from airprune.cli.tables import plain_table, print_table
 from airprune.errors import UsageError
 from airprune.extras import need
 from airprune.planning.plan import round_up_ms
+from airprune.results.measures import MEASURES
 from airprune.text import number
 
 if TYPE_CHECKING:
@@ -114,7 +115,7 @@ def _loaded(option: str, text: str) -> Any:
 
 
 def _table(found: Deadlines, clock: str) -> Table:
-    own = ("train all layers", "mean steps") if found.plans_work else ("mean pruning", "largest")
+    own = ("train all layers", "mean steps") if found.plans_work else (MEASURES["mean_pruning_ratio"].brief, "largest")
     numbers = ("deadline ms", "served", "not served", *own)
     title = f"Scheme {found.scheme}, clock: {clock}"
     table = plain_table(*numbers, "", numbers=numbers, title=title)

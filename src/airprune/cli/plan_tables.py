@@ -179,7 +179,8 @@ def show_what_if(lines: Sequence[tuple[Change, Outlook]]) -> None:
 def _what_if_table(lines: Sequence[tuple[Change, Outlook]]) -> Table:
     given = lines[0][1]
     plans_work = bool(np.isfinite(given.progress))
-    own: tuple[str, ...] = ("progress", "per second") if plans_work else ("mean pruning", "largest")
+    pruning = MEASURES["mean_pruning_ratio"].brief
+    own: tuple[str, ...] = ("progress", "per second") if plans_work else (pruning, "largest")
     has_steps = not plans_work and bool(np.isfinite(given.mean_steps))
     own = ("train all layers", "mean steps") if has_steps else own
     numbers = ("devices served", "edges served", *own, "slowest ms")

@@ -22,6 +22,7 @@ from airprune.planning.what_if import Outlook, outlook
 from airprune.rounds.experiment import Experiment
 from airprune.rounds.first_round import FirstRound, first_round
 from airprune.scenario import Scenario
+from airprune.text import shown
 from airprune.wireless.device_speed.boards import BOARDS
 
 OWN, PAPER = "own", "paper"
@@ -92,9 +93,15 @@ def deadlines(
         nothing is pruned, and the scenario's.
     """
     instance("deadlines.scenario", scenario, Scenario)
-    given_s = [float(quantity("deadlines.deadlines_s", one, above=0.0)) for one in deadlines_s]
+    is_empty = isinstance(deadlines_s, (list, tuple)) and not deadlines_s
+    given_s = [] if is_empty else np.atleast_1d(quantity("deadlines.deadlines_s", deadlines_s, above=0.0)).tolist()
     is_papers = scenario.clock.compute == "paper"
-    names = list(clocks) if clocks else [OWN, OTHER_BOARD if is_papers else PAPER]
+    names = [OWN, OTHER_BOARD if is_papers else PAPER]
+    if clocks is not None:
+        names = list(clocks) if isinstance(clocks, (list, tuple)) else []
+        if not names or not all(isinstance(name, str) for name in names):
+            rule = "must be a list of names"
+            raise InvalidValue("deadlines.clocks", rule, shown(clocks), 'Example: clocks=["own", "paper"]')
     rows: list[DeadlineRow] = []
     smallest_s: dict[str, float] = {}
     found: FirstRound | None = None
