@@ -130,7 +130,7 @@ def check(ledger: Path) -> tuple[int, int, list[str]]:
     for row in rows:
         whole, seed = (by_cell[row["division"], name] for name in (WHOLE, SEED))
         target = 0.95 * float(np.mean([last(line) for line in whole])) if whole else math.inf
-        horizon_s = max((line["played"]["tests"][-1]["time_s"] for line in seed), default=0.0)
+        horizon_s = max([x["settings"].get("stop.time_s") or x["played"]["tests"][-1]["time_s"] for x in seed] or [0.0])
         faults += row_faults(row, by_cell[row["division"], row["method"]], target, horizon_s)
     for claim in json.loads(document.read_text(encoding="utf-8"))["claims"]:
         rule, *arms = RULES.get(claim["name"], ("", "", ""))

@@ -266,7 +266,7 @@ class League:
         found = self.tuning_of(track, entry) if self.is_tuned else None
         knobs = None if found is None else found.knobs
         if found is not None and knobs is None:
-            return Result(entry=entry, runs={}, trouble="It is not tuned yet.")
+            return Result(entry=entry, runs={}, is_waiting=True)
         runs = ranked_runs(track, entry, knobs, self.seeds)
         failed = [self.store.troubles[run.folder_name] for run in runs if self.store.has_failed(run)]
         beside = ranked_runs(track, entry, None, self.seeds, is_beside=True) if self._has_beside else []

@@ -40,6 +40,7 @@ class Result:
       num_tuned: how many tuning runs chose them.
       untuned: its runs with the scenario's own values, by seed; empty if there are none.
       trouble: why runs are missing.
+      is_waiting: True if it is not tuned yet.
     """
 
     entry: Entry
@@ -48,6 +49,7 @@ class Result:
     num_tuned: int = 0
     untuned: Mapping[int, FinishedRun] = field(default_factory=dict)
     trouble: str = ""
+    is_waiting: bool = False
 
     def accuracy(self, by: By, horizon_s: float) -> BySeed:
         """Returns the accuracy by seed; empty unless every seed has one that can be compared.
@@ -116,6 +118,7 @@ class Standings:
     Attributes:
       horizon_s: the compared time: that of the paper's method for its rounds, with every link.
       target: the accuracy that costs are given for; None if the reference without pruning has no finished run.
+      waiting: methods that are not tuned yet, and have no row.
     """
 
     track: Track
@@ -124,6 +127,7 @@ class Standings:
     target: float | None
     rows: tuple[Row, ...]
     absent: tuple[Absent, ...]
+    waiting: tuple[str, ...] = ()
 
     def row(self, name: str) -> Row | None:
         return next((row for row in self.rows if row.entry.name == name), None)
@@ -138,7 +142,8 @@ def standings(
     absent: Sequence[Absent] = (),
 ) -> Standings:
     """Returns the ranked table of one track; the compared time is that of the paper's method unless it is given."""
-    by_name = {result.entry.name: result for result in results}
+    waiting = tuple(result.entry.name for result in results if result.is_waiting)
+    by_name = {result.entry.name: result for result in results if not result.is_waiting}
     compared_s = _time_of(by_name.get(SEED)) if horizon_s is None else horizon_s
     whole = by_name[WHOLE].accuracy(By.ROUNDS, compared_s) if WHOLE in by_name else {}
     target = TARGET_SHARE * Estimate.of(list(whole.values())).mean if whole else None
@@ -166,6 +171,7 @@ def standings(
         target=target,
         rows=tuple(sorted(rows, key=lambda row: _place(row, track.by))),
         absent=tuple(absent),
+        waiting=waiting,
     )
 
 

@@ -90,8 +90,9 @@ def notes_of(found: Standings, *, is_tuned: bool) -> list[str]:
     single = "One seed has no intervals, hence no ranks, and differences of a few points mean nothing."
     first = [ranked, asterisk] if has_ranks else [single]
     absent = [f"{one.name} does not take part: {one.reason.rstrip('.')}." for one in found.absent]
+    waiting = [f"Not run yet: {', '.join(found.waiting)}."] if found.waiting else []
     troubled = [f"{row.entry.name}: {row.result.trouble}" for row in found.rows if row.result.trouble]
-    return [*first, tuned, *NOTES, *absent, *troubled]
+    return [*first, tuned, *NOTES, *absent, *waiting, *troubled]
 
 
 def shown(found: Standings) -> list[Shown]:
