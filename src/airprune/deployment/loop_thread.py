@@ -36,4 +36,8 @@ class LoopThread:
     ) -> None:
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
+        pending = asyncio.all_tasks(self._loop)  # left by an interrupt
+        for task in pending:
+            task.cancel()
+        self._loop.run_until_complete(asyncio.gather(*pending, return_exceptions=True))
         self._loop.close()
