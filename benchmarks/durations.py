@@ -1,7 +1,7 @@
 """Estimated against measured CPU time of the runs in a folder: `benchmarks/durations.py FOLDER [--every N]`.
 
-FOLDER holds run folders, such as `runs` of a league; each says what it took (usage.json). Run it on the machine that made
-them. Prints estimate over measurement by method, and the share of runs within a factor of two.
+FOLDER holds run folders, such as `runs` of a league; each says what it took (usage.json). Run it on the machine that
+made them. Prints estimate over measurement by method, and the share of runs within a factor of two.
 """
 
 from __future__ import annotations
