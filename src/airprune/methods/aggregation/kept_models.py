@@ -19,7 +19,7 @@ import numpy as np
 from airprune.methods.aggregation.masked_sum import Array, MaskedSum
 
 # Entries of a block, over all children.
-_BLOCK = 1 << 20
+_BLOCK = 1 << 16
 
 
 class Child(NamedTuple):
@@ -64,6 +64,8 @@ class KeptModels(MaskedSum):
         """Returns the updates of the children, without those that are not finite."""
         found = Updates(self.children, previous.astype(np.float64), self.prunable)
         is_finite = np.isfinite(found.lengths)
+        if is_finite.all():
+            return found
         return Updates([self.children[n] for n in np.flatnonzero(is_finite)], found.previous, self.prunable)
 
 
@@ -95,8 +97,10 @@ class Updates:
         for start in range(0, len(self.previous), size):
             block = slice(start, min(start + size, len(self.previous)))
             sent = np.stack([self._sent(child, block) for child in self.children])
-            values = np.stack([child.model[block] for child in self.children]).astype(np.float64)
-            yield block, np.where(sent, values - self.previous[block], 0.0), sent
+            values = np.stack([child.model[block] for child in self.children]) - self.previous[block]
+            if not sent.all():
+                values[~sent] = 0.0
+            yield block, values, sent
 
     def _sent(self, child: Child, block: slice) -> Array:
         sent = np.ones(block.stop - block.start, dtype=bool)

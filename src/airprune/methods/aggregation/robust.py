@@ -67,8 +67,10 @@ class Robust(Aggregation):
         combined = updates.previous.copy()
         for block, values, sent in updates.blocks():
             enough = sent.sum(axis=0) >= MAJORITY
-            few = mean_of(factors[:, None] * values, sent)
-            combined[block] += np.where(enough, self.combine(values, sent, judged), few) if enough.any() else few
+            move = self.combine(values, sent, judged) if enough.any() else np.zeros(len(enough))
+            if not enough.all():
+                move = np.where(enough, move, mean_of(factors[:, None] * values, sent))
+            combined[block] += move
         return combined.astype(previous.dtype)
 
 
