@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from airprune.components.component import Owner
 from airprune.engines.base import Engine
 from airprune.methods.outcome import GlobalOutcome
@@ -121,7 +123,7 @@ def global_round(run: Experiment, engine: Engine, state: RunState, environment: 
         "cloud_step",
         state.global_state,
         model,
-        None if verdict.rolled_back else state.held,
+        np.zeros(len(model), dtype=bool) if verdict.rolled_back else state.held,
         own,
         num_parameters=trained,
     )
