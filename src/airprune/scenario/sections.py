@@ -800,14 +800,14 @@ class AttackSection(Section):
     )
     strength: Positive | None = Field(
         default=None,
-        description="sign-flip (1) and scaled (100): factor of the update; noise (10): standard deviation over the "
+        description="sign-flip (1) and scaled (100): factor of the update; noise (100): standard deviation over the "
         "update's root mean square; colluding (1.5): standard deviations; none: the number in brackets",
     )
 
     @property
     def strength_used(self) -> float:
         """The strength, or that of the kind."""
-        usual = {"scaled": 100.0, "noise": 10.0, "colluding": 1.5}
+        usual = {"scaled": 100.0, "noise": 100.0, "colluding": 1.5}
         return usual.get(self.kind, 1.0) if self.strength is None else self.strength
 
 
