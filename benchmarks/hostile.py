@@ -74,7 +74,9 @@ def accuracy(seed: int, data: str, attack: str, aggregation: str) -> float:
     name, options = AGGREGATIONS[aggregation]
     changes = {"seed": seed, "attack.kind": attack, "aggregation.edge": name, "aggregation.cloud": name}
     scenario = Scenario.preset("smoke").with_values({**SCENE, **DATA[data], **changes, **options})
-    found = [record.get("test_accuracy") for record in run(scenario, dataset=samples(seed)) if record["kind"] == "global"]
+    found = [
+        record.get("test_accuracy") for record in run(scenario, dataset=samples(seed)) if record["kind"] == "global"
+    ]
     return 0.1 if found[-1] is None else float(found[-1])
 
 

@@ -144,7 +144,9 @@ def test_blocks_and_merged_parts_do_not_change_the_result(name, monkeypatch):
 
 
 numbers = st.floats(-10, 10, allow_subnormal=False, width=32)
-fleets = st.integers(5, 9).flatmap(lambda n: st.lists(st.lists(numbers, min_size=3, max_size=3), min_size=n, max_size=n))
+fleets = st.integers(5, 9).flatmap(
+    lambda n: st.lists(st.lists(numbers, min_size=3, max_size=3), min_size=n, max_size=n)
+)
 
 
 @settings(max_examples=40, deadline=None)
@@ -190,7 +192,7 @@ def test_one_child_moves_them_by_a_bounded_amount(updates, lie):
         assert np.all(found >= low - 1e-9) and np.all(found <= high + 1e-9)
     clipped = combined("norm-clip", poisoned)
     assert np.sqrt(np.square(clipped).mean()) <= longest * (1 + 1e-9)
-    # Of n with one liar the geometric median is no farther from 0 than 2 (n − 1) / (n − 2) times the longest honest one.
+    # With one liar of n, the geometric median is at most 2 (n − 1) / (n − 2) times as long as the longest honest one.
     num = len(poisoned)
     centre = combined("geometric-median", poisoned, iterations=30)
     assert np.sqrt(np.square(centre).mean()) <= 2.0 * (num - 1) / (num - 2) * longest * 1.01 + 1e-9

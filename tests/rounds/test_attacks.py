@@ -140,14 +140,17 @@ def test_robust_aggregations_learn_where_the_mean_does_not():
 
 
 def test_devices_that_add_up_updates_leave_nothing_to_compare():
-    with pytest.raises(InvalidValue, match=r"^Scenario\.aggregation\.edge must not compare devices with topology 'd2d'"):
+    with pytest.raises(
+        InvalidValue, match=r"^Scenario\.aggregation\.edge must not compare devices with topology 'd2d'"
+    ):
         Experiment.of(tiny_scenario(topology__name="d2d", aggregation__edge="median"), dataset=blobs())
 
 
 def test_attackers_are_not_deployed():
     folder = SimpleNamespace(has_run=False)
-    with pytest.raises(UsageError, match="Attackers are simulated"), deployed_run(
-        None, tiny_scenario(attack__kind="noise"), folder, None
+    with (
+        pytest.raises(UsageError, match="Attackers are simulated"),
+        deployed_run(None, tiny_scenario(attack__kind="noise"), folder, None),
     ):
         pass
 

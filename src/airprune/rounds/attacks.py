@@ -56,7 +56,9 @@ class Attack:
         if section.kind == "none" or not count:
             return None
         devices = rng_for(seed, "attackers").permutation(num_devices)[:count]
-        return cls(kind=section.kind, strength=section.strength_used, devices=tuple(np.sort(devices).tolist()), seed=seed)
+        return cls(
+            kind=section.kind, strength=section.strength_used, devices=tuple(np.sort(devices).tolist()), seed=seed
+        )
 
     @property
     def replaces(self) -> bool:

@@ -276,9 +276,7 @@ def merge_sums(parts: Iterable[ChunkSum]) -> ChunkSum:
         failures += part.failures
         lengths += part.lengths
     joined = DeviceStatistics.joined(statistics)
-    return ChunkSum(
-        total=total, statistics=joined, failures=tuple(failures), reports=reports, lengths=tuple(lengths)
-    )
+    return ChunkSum(total=total, statistics=joined, failures=tuple(failures), reports=reports, lengths=tuple(lengths))
 
 
 def edge_sum(parts: Iterable[ChunkSum]) -> ChunkSum:

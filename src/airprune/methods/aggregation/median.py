@@ -1,4 +1,4 @@
-"""Coordinate-wise median: of each weight, the middle value of those that were sent; of an even number, the mean of two."""
+"""Coordinate-wise median: of each weight, the middle one of the values that were sent, or the mean of the middle two."""
 
 from __future__ import annotations
 

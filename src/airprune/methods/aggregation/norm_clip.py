@@ -1,6 +1,6 @@
 """Norm clipping: long updates are shortened to a multiple of the round's median length, then averaged.
 
-    next = previous + mean of min(1, C median ‖Δ_m‖ / ‖Δ_n‖) Δ_n
+next = previous + mean of min(1, C median ‖Δ_m‖ / ‖Δ_n‖) Δ_n
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Coordinate-wise trimmed mean: of the values of each weight, the largest and the smallest are dropped.
 
-    next = previous + mean of Δ_(k+1) … Δ_(c−k),   k = ⌈β c⌉ of the c values that were sent, in ascending order
+next = previous + mean of Δ_(k+1) … Δ_(c−k),   k = ⌈β c⌉ of the c values that were sent, in ascending order
 """
 
 from __future__ import annotations
