@@ -1,4 +1,4 @@
-"""Coordinate-wise median: of each weight, the middle one of the values that were sent, or the mean of the middle two."""
+"""Coordinate-wise median: of each weight, the middle one of the values that were sent, or the mean of the two."""
 
 from __future__ import annotations
 
