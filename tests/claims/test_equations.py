@@ -31,6 +31,7 @@ NATIVE = (
 TIGHT = {"plan__deadline_s": 0.0003, "rounds__global_rounds": 1}
 RUNS: dict[str, dict[str, Any]] = {
     "by weights, in fading": {"radio__fading": "rayleigh", **TIGHT},
+    "correlated fading": {"radio__channel": "gauss-markov", "radio__fading": "rayleigh", **TIGHT},
     "by neurons": {"masking__probe__structure": "neurons", **TIGHT},
     "exact importance": {
         "masking__probe__importance": "exact",

@@ -69,7 +69,11 @@ class RunDefinition:
         known = catalogue_shape(self.scenario, input_shape=self.input_shape, num_classes=self.num_classes)
         if known is None:
             known = torch_model(self.scenario, input_shape=self.input_shape, num_classes=self.num_classes).shape
-        return known.on(num_devices=self.num_devices, num_edges=self.num_edges)
+        return known.on(
+            num_devices=self.num_devices,
+            num_edges=self.num_edges,
+            num_antennas=self.scenario.radio.num_antennas,
+        )
 
     @cached_property
     def codec(self) -> Codec:

@@ -25,7 +25,6 @@ from airprune.randomness import rng_for
 from airprune.rounds.parts import RECEIVED_BITS
 from airprune.rounds.recording import node_record
 from airprune.rounds.sums import add_child
-from airprune.wireless.channel import full_band_rates
 from airprune.wireless.latency import global_round_latency_s
 
 if TYPE_CHECKING:
@@ -151,9 +150,7 @@ def root_round(run: Experiment, state: RunState) -> RootRound | None:
         model_bits=run.backhaul.bits,
         down_bits=run.backhaul.down_bits,
         num_weights=run.shape.num_weights,
-        cloud_rate_bps=lambda: full_band_rates(
-            run.network.flat(), run.radio, seed=run.scenario.seed, round_index=run.round_index(state)
-        ),
+        cloud_rate_bps=lambda: run.stations.cloud_rates_bps(run.round_index(state), state.values),
     )
     return run.method.topology.root(view)
 

@@ -195,7 +195,11 @@ class Experiment:
     @cached_property
     def shape(self) -> ModelShape:
         """Shape of the model and the network, as components see it."""
-        return self.model.shape.on(num_devices=self.network.num_devices, num_edges=self.network.num_edges)
+        return self.model.shape.on(
+            num_devices=self.network.num_devices,
+            num_edges=self.network.num_edges,
+            num_antennas=self.radio.num_antennas,
+        )
 
     @cached_property
     def wire(self) -> Wire:
@@ -479,7 +483,7 @@ class Experiment:
         """Returns (the devices of the round's edges as known before planning, their CPU clocks)."""
         parts = (self.method.selection, self.method.weighting, self.method.scheme)
         memory = {slot.name: state.values[slot.name] for part in parts for slot in part.slots(self.shape)}
-        candidates = self.stations.candidates(served, at.edges, at.round_index, memory)
+        candidates = self.stations.candidates(served, at.edges, at.round_index, memory, state.values)
         return candidates, self.network.cpu_hz[candidates.device]
 
     @cached_property

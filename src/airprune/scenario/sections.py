@@ -43,6 +43,7 @@ from airprune.settings.section import (
     Text,
 )
 from airprune.wireless.channel import RECEIVE_POWER_W
+from airprune.wireless.channels import CHANNELS
 from airprune.wireless.device_speed.boards import BOARDS, EFFICIENCY
 from airprune.wireless.device_speed.profile import clock_keys
 from airprune.wireless.latency import EFFECTIVE_CAPACITANCE
@@ -104,12 +105,16 @@ class NetworkSection(Section):
         return list(sizes) if isinstance(sizes, tuple) else [sizes] * self.num_edges
 
 
-class RadioSection(Section):
+class RadioSection(ChoiceSection):
     """Channel between an edge and its devices, in the units of data sheets."""
 
     owner = "Scenario.radio"
+    choices: ClassVar = {"channel": CHANNELS}
     either = (("noise_power_dbm", "noise_density_dbm_per_hz"),)
 
+    channel: Text = Field(
+        default="block-fading", description="model of the links: path loss, fading and rates; see `airprune methods`"
+    )
     bandwidth_hz: Positive = Field(default=20e6, description="uplink bandwidth B of each edge")
     transmit_power_dbm: Decibel = Field(default=28.0, description="transmit power p_n of every device")
     noise_power_dbm: Decibel | None = Field(default=-110.0, description="noise power sigma^2 over the whole bandwidth")

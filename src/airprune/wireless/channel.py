@@ -11,6 +11,7 @@ and leaves this module as a linear gain.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -134,6 +135,29 @@ class Radio:
         return PAPER_NOISE_POWER_W if self.noise_power_w is None else self.noise_power_w
 
 
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Links:
+    """Some links between devices and stations, as a path loss sees them.
+
+    Attributes:
+      distance_m: ground distance of each.  [num_links]
+      seed, key: address of their random numbers; another key is another set of links, sampled independently.
+    """
+
+    distance_m: FloatArray
+    radio: Radio
+    seed: int
+    key: tuple[int, ...] = ()
+
+    def rng(self, stream: str) -> np.random.Generator:
+        """Returns a random stream of these links."""
+        return rng_for(self.seed, stream, *self.key)
+
+
+LinkGain = Callable[[Links], FloatArray]
+"""Large-scale gains of links."""
+
+
 def path_loss_db(distance_m: ArrayLike, radio: Radio, *, line_of_sight: ArrayLike | None = None) -> FloatArray:
     """Median loss at a ground distance; without `line_of_sight`, for the likelier of the two states."""
     model = PATH_LOSS[radio.path_loss]
@@ -158,13 +182,27 @@ def has_line_of_sight(
     return rng_for(seed, "line-of-sight", *key).random(distance.shape) < chance
 
 
-def large_scale_gain(network: Network, radio: Radio, *, seed: int) -> FloatArray:
-    """10^(-(PL + X)/10), X ~ Normal(0, shadowing_std^2) dB: fixed for a run.  [num_devices]
+def link_gain(links: Links) -> FloatArray:
+    """10^(-(PL + X)/10), X ~ Normal(0, shadowing_std^2) dB: fixed for a run.  [num_links]
 
     Shadowing is sampled per device, independent of the distance: a network and its flat() have the
-    same. Its linear mean is above 1, exp((std ln10/10)^2 / 2), as usual for log-normal shadowing. Where the network has
-    measured SNRs, the gain is what makes them, SNR sigma^2 / p: a measurement has its path loss and shadowing in it.
-    Likewise of measured rates, SNR = (2^(r/B) - 1) / M: without fading, `full_band_rates` gives them back.
+    same. Its linear mean is above 1, exp((std ln10/10)^2 / 2), as usual for log-normal shadowing.
+    """
+    radio, distance = links.radio, links.distance_m
+    visible = has_line_of_sight(distance, radio, seed=links.seed, key=links.key)
+    std_db = np.where(visible, *PATH_LOSS[radio.path_loss].shadowing_std_db)
+    if radio.shadowing_std_db is not None:
+        std_db = np.full(distance.shape, float(radio.shadowing_std_db))
+    shadowing_db = std_db * links.rng("shadowing").standard_normal(distance.shape)
+    return db_to_ratio(-path_loss_db(distance, radio, line_of_sight=visible) - shadowing_db)
+
+
+def large_scale_gain(network: Network, radio: Radio, *, seed: int, gain_of: LinkGain = link_gain) -> FloatArray:
+    """The large-scale gain of every device to its station, `gain_of` its link: fixed for a run.  [num_devices]
+
+    Where the network has measured SNRs, the gain is what makes them, SNR sigma^2 / p: a measurement has its path loss
+    and shadowing in it. Likewise of measured rates, SNR = (2^(r/B) - 1) / M: without fading, `full_band_rates` gives
+    them back.
     """
     if network.full_band_rate_bps is not None:
         bits_per_hz = quantity(
@@ -177,10 +215,10 @@ def large_scale_gain(network: Network, radio: Radio, *, seed: int) -> FloatArray
         return ratio * (radio.band_noise_w / radio.transmit_power_w)
     if network.link_snr is not None:
         return network.link_snr * (radio.band_noise_w / radio.transmit_power_w)
-    return _link_gain(network.link_distance_m, radio, seed=seed)
+    return gain_of(Links(distance_m=network.link_distance_m, radio=radio, seed=seed))
 
 
-def gains_to_stations(network: Network, radio: Radio, *, seed: int) -> FloatArray:
+def gains_to_stations(network: Network, radio: Radio, *, seed: int, gain_of: LinkGain = link_gain) -> FloatArray:
     """The large-scale gain of every device to every station.  [num_devices, num_edges]
 
     The column of the station that serves a device in `network` is `large_scale_gain` to the bit. Each other link has
@@ -188,7 +226,7 @@ def gains_to_stations(network: Network, radio: Radio, *, seed: int) -> FloatArra
     Devices that change their station take their gains from the table of the network as it was placed: calling
     `large_scale_gain` after the move would sample the new link again. A flat network has the cloud's one column.
     """
-    served = large_scale_gain(network, radio, seed=seed)
+    served = large_scale_gain(network, radio, seed=seed, gain_of=gain_of)
     if network.has_measured_links:
         raise InvalidValue(
             "Network.link_snr",
@@ -201,18 +239,9 @@ def gains_to_stations(network: Network, radio: Radio, *, seed: int) -> FloatArra
     gains = np.empty((network.num_devices, network.num_edges))
     for k, station in enumerate(network.edge_position_m):
         distance = np.hypot(*(network.device_position_m - station).T)
-        gains[:, k] = _link_gain(distance, radio, seed=seed, key=(k + 1,))
+        gains[:, k] = gain_of(Links(distance_m=distance, radio=radio, seed=seed, key=(k + 1,)))
     gains[np.arange(network.num_devices), network.edge] = served
     return gains
-
-
-def _link_gain(distance: FloatArray, radio: Radio, *, seed: int, key: tuple[int, ...] = ()) -> FloatArray:
-    visible = has_line_of_sight(distance, radio, seed=seed, key=key)
-    std_db = np.where(visible, *PATH_LOSS[radio.path_loss].shadowing_std_db)
-    if radio.shadowing_std_db is not None:
-        std_db = np.full(distance.shape, float(radio.shadowing_std_db))
-    shadowing_db = std_db * rng_for(seed, "shadowing", *key).standard_normal(distance.shape)
-    return db_to_ratio(-path_loss_db(distance, radio, line_of_sight=visible) - shadowing_db)
 
 
 def small_scale_gain(
@@ -220,30 +249,41 @@ def small_scale_gain(
 ) -> FloatArray:
     """sum_m |h_m|^2 over M antennas after maximum-ratio combining, mean M.  [num_devices]
 
-    h = sqrt(K/(K+1)) + sqrt(1/(K+1)) CN(0, 1), independent per antenna, constant within an edge round
-    (block fading). Rayleigh is K = 0, which makes the sum Gamma(M, 1); "none" is K = inf, exactly M.
-    The direct path's phase is omitted since |h|^2 does not see it. `key` names another channel of the same devices.
+    Constant within an edge round (block fading). Rayleigh makes the sum Gamma(M, 1); "none" is exactly M.
+    `key` names another channel of the same devices.
     """
     num_devices = whole_number("small_scale_gain.num_devices", num_devices)
     round_index = whole_number("small_scale_gain.round_index", round_index)
     if radio.fading == "none":
         return np.full(num_devices, float(radio.num_antennas))
-    k = radio.rician_k if radio.fading == "rician" else 0.0
-    # Device by device, so that a device's numbers do not depend on how many follow.
-    parts = rng_for(seed, "fading", round_index, *key).standard_normal((num_devices, radio.num_antennas, 2))
-    parts *= np.sqrt(0.5 / (k + 1.0))
-    parts[:, :, 0] += np.sqrt(k / (k + 1.0))
-    return np.sum(parts**2, axis=(1, 2))
+    return np.sum(
+        amplitudes(diffuse_parts(num_devices, radio, rng_for(seed, "fading", round_index, *key)), radio) ** 2,
+        axis=(1, 2),
+    )
 
 
-def block_gains(num_devices: int, num_blocks: int, radio: Radio, *, seed: int, round_index: int) -> FloatArray:
-    """The small-scale gain of every device in every block of the band: independent, and all equal without fading.
+def diffuse_parts(num_devices: int, radio: Radio, rng: np.random.Generator) -> FloatArray:
+    """sqrt(2) times the real and imaginary parts of CN(0, 1), independent per antenna.  [num_devices, M, 2]
 
-    [num_devices, num_blocks]; the first blocks do not depend on how many follow.
+    Device by device, so that a device's numbers do not depend on how many follow.
     """
-    blocks = range(1, num_blocks + 1)
-    sampled = [small_scale_gain(num_devices, radio, seed=seed, round_index=round_index, key=(s,)) for s in blocks]
-    return np.stack(sampled, axis=1)
+    return rng.standard_normal((num_devices, radio.num_antennas, 2))
+
+
+def amplitudes(diffuse: FloatArray, radio: Radio) -> FloatArray:
+    """h = sqrt(K/(K+1)) + sqrt(1/(K+1)) CN(0, 1), as real and imaginary parts; Rayleigh is K = 0.  [num_devices, M, 2]
+
+    The direct path's phase is omitted since |h|^2 does not see it.
+    """
+    k = rician_k(radio)
+    parts = diffuse * np.sqrt(0.5 / (k + 1.0))
+    parts[:, :, 0] += np.sqrt(k / (k + 1.0))
+    return parts
+
+
+def rician_k(radio: Radio) -> float:
+    """K of the fading; 0 for Rayleigh."""
+    return radio.rician_k if radio.fading == "rician" else 0.0
 
 
 def snr(gain: ArrayLike, radio: Radio) -> FloatArray:

@@ -1,0 +1,27 @@
+"""The radio of the paper's Eq. (10) and its options: path loss, shadowing, fading that is new in each edge round."""
+
+from __future__ import annotations
+
+from airprune.checks import FloatArray
+from airprune.components.component import Values
+from airprune.wireless.channel import Links, Radio, full_band_rate_bps, link_gain, small_scale_gain
+from airprune.wireless.channels.base import Channel, FadingView
+
+
+class BlockFading(Channel):
+    """Samples fading independently in every edge round."""
+
+    name = "block-fading"
+    summary = "path loss, shadowing, and fading that is independent in every edge round"
+    source = "Eq. (10); path loss of 3GPP TR 38.901"
+
+    def large_scale(self, links: Links) -> FloatArray:
+        return link_gain(links)
+
+    def small_scale(self, view: FadingView, values: Values) -> tuple[FloatArray, Values]:
+        key = () if view.block is None else (view.block,)
+        gain = small_scale_gain(view.num_devices, view.radio, seed=view.seed, round_index=view.round_index, key=key)
+        return gain, {}
+
+    def rate_bps(self, snr_ratio: FloatArray, radio: Radio) -> FloatArray:
+        return full_band_rate_bps(snr_ratio, radio.bandwidth_hz)
