@@ -42,6 +42,7 @@ from airprune.settings.section import (
     Section,
     Text,
 )
+from airprune.text import shown
 from airprune.wireless.channel import RECEIVE_POWER_W
 from airprune.wireless.channels import CHANNELS
 from airprune.wireless.device_speed.boards import BOARDS, EFFICIENCY
@@ -105,6 +106,10 @@ class NetworkSection(Section):
         return list(sizes) if isinstance(sizes, tuple) else [sizes] * self.num_edges
 
 
+# Thermal noise k T of 290 K, and the noise figure of a usual receiver.
+_THERMAL = {"noise_density_dbm_per_hz": -174.0, "noise_figure_db": 7.0}
+
+
 class RadioSection(ChoiceSection):
     """Channel between an edge and its devices, in the units of data sheets."""
 
@@ -119,7 +124,9 @@ class RadioSection(ChoiceSection):
     transmit_power_dbm: Decibel = Field(default=28.0, description="transmit power p_n of every device")
     noise_power_dbm: Decibel | None = Field(default=-110.0, description="noise power sigma^2 over the whole bandwidth")
     noise_density_dbm_per_hz: Decibel | None = Field(
-        default=None, description="noise density, in place of noise_power_dbm"
+        default=None,
+        description="noise density, in place of noise_power_dbm; noise = thermal is short for a density of -174 and a "
+        "noise_figure_db of 7",
     )
     noise_figure_db: Annotated[float, Field(ge=0, le=300)] = Field(
         default=0.0, description="receiver noise figure, added to noise_density_dbm_per_hz"
@@ -160,9 +167,16 @@ class RadioSection(ChoiceSection):
         "amplifiers in Cui, Goldsmith, Bahai (IEEE Trans. Wireless Commun. 2005)",
     )
 
+    @classmethod
+    def overlaid(cls, values: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+        """Returns plain values with some changed; `noise = "thermal"` is short for density and figure."""
+        return super().overlaid(values, _with_thermal_noise(cls.owner, changes))
+
     @model_validator(mode="before")
     @classmethod
     def _density_replaces_power(cls, data: Any) -> Any:
+        if isinstance(data, dict):
+            data = _with_thermal_noise(cls.owner, data)
         if isinstance(data, dict) and data.get("noise_density_dbm_per_hz") not in (None, "none"):
             return {"noise_power_dbm": None, **data}
         return data
@@ -185,6 +199,17 @@ class RadioSection(ChoiceSection):
             rule, way_out = "must be 0 with a noise power, which includes it", "Give noise_density_dbm_per_hz instead"
             raise InvalidValue(f"{self.owner}.noise_figure_db", rule, f"{self.noise_figure_db:g}", way_out)
         return self
+
+
+def _with_thermal_noise(owner: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns given values of the radio with the short form `noise` spelled out."""
+    given = dict(given)
+    if "noise" not in given:
+        return given
+    if (word := given.pop("noise")) != "thermal":
+        way_out = "Or give noise_power_dbm, or noise_density_dbm_per_hz"
+        raise InvalidValue(f"{owner}.noise", "must be thermal", shown(word), way_out)
+    return _THERMAL | given
 
 
 class ModelSection(Section):
