@@ -509,6 +509,7 @@ _SETTINGS: dict[str, Case] = {
         {"clock.compute": "measured", "clock.seconds_per_sample": 1e-4, "clock.at_hz": 2e9, "plan.deadline_s": 0.02}
     ),
     "gauss-markov": Case({"radio.channel": "gauss-markov", "radio.fading": "rayleigh", "radio.num_antennas": 2}),
+    "slice-noise": Case({"radio.noise": "thermal", "radio.slice_noise": True, "radio.fading": "rayleigh"}),
     "rician-antennas": Case({"radio.fading": "rician", "radio.num_antennas": 4, "network.placement": "disc"}),
     "noise-density": Case({"radio.noise_density_dbm_per_hz": -174.0, "radio.noise_figure_db": 9.0}),
     "uma-shadowed": Case({"radio.path_loss": "uma", "radio.shadowing_std_db": 6.0}),

@@ -32,6 +32,7 @@ TIGHT = {"plan__deadline_s": 0.0003, "rounds__global_rounds": 1}
 RUNS: dict[str, dict[str, Any]] = {
     "by weights, in fading": {"radio__fading": "rayleigh", **TIGHT},
     "correlated fading": {"radio__channel": "gauss-markov", "radio__fading": "rayleigh", **TIGHT},
+    "slice noise": {"radio__slice_noise": True, **TIGHT},
     "by neurons": {"masking__probe__structure": "neurons", **TIGHT},
     "exact importance": {
         "masking__probe__importance": "exact",

@@ -105,7 +105,12 @@ class _Cloud:
         self._state = "waiting"
 
     def _check_size(self) -> None:
-        """Refuses a federation of another size than the scenario's network."""
+        """Refuses a federation of another size than the scenario's network, and a radio that no real link has."""
+        if self.experiment.radio.slice_noise:
+            raise UsageError(
+                "Scenario.radio.slice_noise must be false in a deployment, whose links are measured and shared by time, "
+                "got true. Example: radio.slice_noise=false"
+            )
         network, members = self.experiment.network, self.members
         homes = [len(devices) for devices in members.devices.values() if devices]
         wanted = np.bincount(network.edge, minlength=network.num_edges).tolist()

@@ -18,6 +18,7 @@ from airprune.planning.deadline import FIRST_KAPPA, auto_deadline_s
 from airprune.planning.limits import full_band_rate_at
 from airprune.planning.schemes.air_budget import AirBudget
 from airprune.planning.schemes.work_scheme import WorkScheme
+from airprune.planning.tradeoff import rate_of_share
 from airprune.rounds.method import tier_name
 from airprune.rounds.planning_context import (
     PlannedRound,
@@ -118,7 +119,7 @@ def _widest_in_time(
     problem, best = plan.problem, keep.copy()
     (more, least), fixed = second_pass.line, context.shape.fixed_weights
     one_pass_s = problem.seconds_per_weight / (1.0 + more)
-    rate_bps = plan.bandwidth_share * problem.full_band_rate_bps
+    rate_bps = rate_of_share(problem, plan.bandwidth_share)
     for kept, second in second_pass.sub_models:
         over_s = one_pass_s * (more * kept + least - second)
         compute_s = problem.seconds_per_weight * (fixed + kept) + problem.extra_seconds - over_s

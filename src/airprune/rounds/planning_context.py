@@ -236,6 +236,7 @@ def plan_problem(context: PlanningContext, candidates: Candidates, cpu_hz: Array
         deadline_s=_ANY_DEADLINE_S if plan.deadline_s == "auto" else plan.deadline_s,
         max_pruning_ratio=context.max_pruning_ratio,
         min_pruning_ratio=context.min_pruning_ratio,
+        slice_bandwidth_hz=context.radio.slice_bandwidth_hz,
         limits=device_limits(context, cpu_hz) if context.has_limits else None,
         ladder=ladder,
         codes=codes,

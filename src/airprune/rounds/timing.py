@@ -151,7 +151,8 @@ def time_round(context: PlanningContext, planned: PlannedRound, events: Events) 
     in_plan, shape = planned.in_plan, context.shape
     compute_s, training_s = _compute_s(context, planned)
     powered_s = compute_s if context.compute.probe_takes_energy else training_s
-    rate_bps = uplink_rate_bps(np.where(in_plan, planned.share, 1.0), planned.full_band_rate_bps)
+    share = np.where(in_plan, planned.share, 1.0)
+    rate_bps = uplink_rate_bps(share, planned.full_band_rate_bps, context.radio.slice_bandwidth_hz)
     uplink_s = uplink_time_s(planned.uplink_bits, rate_bps, bits_per_weight=1.0)
     relay, relay_s = planned.relay, None
     if relay is not None:

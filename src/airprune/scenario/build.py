@@ -20,6 +20,7 @@ def build_radio(section: RadioSection) -> Radio:
         noise_power_w=None if power is None else dbm_to_watt(power),
         noise_density_w_per_hz=None if density is None else dbm_to_watt(density),
         noise_figure=db_to_ratio(section.noise_figure_db),
+        slice_noise=section.slice_noise,
         path_loss=section.path_loss,
         carrier_hz=section.carrier_hz,
         shadowing_std_db=section.shadowing_std_db,

@@ -131,6 +131,11 @@ class RadioSection(ChoiceSection):
     noise_figure_db: Annotated[float, Field(ge=0, le=300)] = Field(
         default=0.0, description="receiver noise figure, added to noise_density_dbm_per_hz"
     )
+    slice_noise: bool = Field(
+        default=False,
+        description="a device puts its whole power on its share of the bandwidth, which sees the noise of that share "
+        "alone: rates b B log2(1 + SNR / b); false: linear in the share, as in the paper",
+    )
     path_loss: Text = Field(
         default="log-distance",
         description="log-distance is 128.1 + 37.6 log10(d/km) dB; the others are models of 3GPP TR 38.901",

@@ -24,6 +24,7 @@ from airprune.randomness import rng_for
 from airprune.units import db_to_ratio, dbm_to_watt
 from airprune.wireless.network import Network
 from airprune.wireless.path_loss import ENVIRONMENT_HEIGHT_M, PATH_LOSS
+from airprune.wireless.slice_noise import slice_rate_bps
 
 PAPER_BANDWIDTH_HZ = 20e6
 PAPER_TRANSMIT_POWER_W = dbm_to_watt(28.0)
@@ -46,9 +47,10 @@ class Radio:
       transmit_power_w: p_n.
       noise_power_w: sigma^2 over the whole band; the paper's -110 dBm if no noise is given.
       noise_density_w_per_hz: instead of noise_power_w: sigma^2 = density · B · noise_figure. The full B
-        even for a device with a small share, so that the rate stays linear in the share as in Eq. (10);
-        physically, a narrower slice at the same power would see less noise.
+        even for a device with a small share, so that the rate stays linear in the share as in Eq. (10), unless
+        slice_noise is set.
       noise_figure: of the receiver, a plain ratio >= 1.
+      slice_noise: whether a device puts its whole power on its slice, which sees the noise of that slice alone.
       path_loss: a name in PATH_LOSS.
       carrier_hz, base_height_m, device_height_m: read by the TR 38.901 models; base_height_m None takes
         the model's own.
@@ -68,6 +70,7 @@ class Radio:
     noise_power_w: float | None = None
     noise_density_w_per_hz: float | None = None
     noise_figure: float = 1.0
+    slice_noise: bool = False
     path_loss: str = "log-distance"
     carrier_hz: float = 3.5e9
     base_height_m: float | None = None
@@ -116,6 +119,11 @@ class Radio:
             quantity("Radio.station_power_w", self.station_power_w, above=0.0)
         quantity("Radio.receive_power_w", self.receive_power_w, at_least=0.0)
         quantity("Radio.amplifier_efficiency", self.amplifier_efficiency, above=0.0, at_most=1.0)
+
+    @property
+    def slice_bandwidth_hz(self) -> float | None:
+        """B where noise is that of a device's slice; None where rates are linear in the share."""
+        return self.bandwidth_hz if self.slice_noise else None
 
     @property
     def charges_downlink(self) -> bool:
@@ -298,8 +306,17 @@ def full_band_rate_bps(snr_ratio: ArrayLike, bandwidth_hz: ArrayLike) -> FloatAr
     return band * (np.log1p(ratio) / np.log(2.0))
 
 
-def uplink_rate_bps(share: ArrayLike, full_band_rate_bps: ArrayLike) -> FloatArray:
-    """R_n = b_n r_n, Eq. (10): linear in the share. Takes any share, as the formulas of `latency` do."""
+def uplink_rate_bps(
+    share: ArrayLike, full_band_rate_bps: ArrayLike, slice_bandwidth_hz: ArrayLike | None = None
+) -> FloatArray:
+    """R_n = b_n r_n, Eq. (10): linear in the share. Takes any share, as the formulas of `latency` do.
+
+    With `slice_bandwidth_hz`, B, it is b_n B log2(1 + SNR_n / b_n): see `slice_noise`.
+    """
+    if slice_bandwidth_hz is not None:
+        return slice_rate_bps(
+            *(np.asarray(x, dtype=np.float64) for x in (share, full_band_rate_bps, slice_bandwidth_hz))
+        )
     return np.asarray(share, dtype=np.float64) * np.asarray(full_band_rate_bps, dtype=np.float64)
 
 
