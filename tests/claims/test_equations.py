@@ -33,6 +33,7 @@ RUNS: dict[str, dict[str, Any]] = {
     "by weights, in fading": {"radio__fading": "rayleigh", **TIGHT},
     "correlated fading": {"radio__channel": "gauss-markov", "radio__fading": "rayleigh", **TIGHT},
     "slice noise": {"radio__slice_noise": True, **TIGHT},
+    "modulation and coding": {"radio__rate": "nr-mcs", **TIGHT},
     "by neurons": {"masking__probe__structure": "neurons", **TIGHT},
     "exact importance": {
         "masking__probe__importance": "exact",

@@ -108,7 +108,7 @@ class _Cloud:
         """Refuses a federation of another size than the scenario's network, and a radio that no real link has."""
         if self.experiment.radio.slice_noise:
             raise UsageError(
-                "Scenario.radio.slice_noise must be false in a deployment, whose links are measured and shared by time, "
+                "Scenario.radio.slice_noise must be false in a deployment, whose links are measured and paced, "
                 "got true. Example: radio.slice_noise=false"
             )
         network, members = self.experiment.network, self.members

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from airprune.components.component import ModelShape
+from airprune.errors import InvalidValue
 from airprune.methods.compression.base import Wire
 from airprune.methods.masking.base import Charges
 from airprune.methods.selection.base import Candidates
@@ -288,6 +289,10 @@ def time_beside_s(context: PlanningContext, candidates: Candidates) -> Array | f
 
 def device_limits(context: PlanningContext, cpu_hz: Array) -> DeviceLimits:
     """Clock and power up to the device's own, and the scenario's energy budget."""
+    scheme = context.method.scheme
+    if scheme.needs_limits and context.radio.rate != "shannon":
+        rule = f"must be shannon with scheme {scheme.name!r}, which chooses powers by Eq. (10)"
+        raise InvalidValue("Scenario.radio.rate", rule, context.radio.rate, 'Or set plan.scheme = "optimal"')
     budget = context.plan.max_energy_j
     return DeviceLimits(
         cpu_hz_max=cpu_hz,

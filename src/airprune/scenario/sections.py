@@ -151,6 +151,11 @@ class RadioSection(ChoiceSection):
     )
     rician_k_db: Decibel = Field(default=9.0, description="Rician K-factor: direct path over all others")
     num_antennas: Count = Field(default=1, description="receive antennas M at the station, maximum ratio combining")
+    rate: Literal["shannon", "nr-mcs"] = Field(
+        default="shannon",
+        description="rate at an SNR: Shannon's, as in the paper, or that of the modulation and coding schemes of 5G NR "
+        "(up to 256-QAM) at a block error rate of 10 %, with its retransmissions",
+    )
     downlink: Literal["none", "broadcast", "unicast"] = Field(
         default="none",
         description="way of the model to the devices before each edge round, charged in time, bits and energy: one "
@@ -203,6 +208,9 @@ class RadioSection(ChoiceSection):
         if power is not None and self.noise_figure_db != 0:
             rule, way_out = "must be 0 with a noise power, which includes it", "Give noise_density_dbm_per_hz instead"
             raise InvalidValue(f"{self.owner}.noise_figure_db", rule, f"{self.noise_figure_db:g}", way_out)
+        if self.slice_noise and self.rate != "shannon":
+            rule = f"must be false with rate = {self.rate}, whose steps no plan of slices can use exactly"
+            raise InvalidValue(f"{self.owner}.slice_noise", rule, True, 'Set rate = "shannon"')
         return self
 
 

@@ -22,6 +22,7 @@ from airprune.checks import FloatArray, quantity, whole_number
 from airprune.errors import InvalidValue, UnknownName
 from airprune.randomness import rng_for
 from airprune.units import db_to_ratio, dbm_to_watt
+from airprune.wireless.mcs import mcs_rate_bps, mcs_snr
 from airprune.wireless.network import Network
 from airprune.wireless.path_loss import ENVIRONMENT_HEIGHT_M, PATH_LOSS
 from airprune.wireless.slice_noise import slice_rate_bps
@@ -35,6 +36,7 @@ RECEIVE_POWER_W = 0.33  # ESP32: 100 mA at 3.3 V while it receives 802.11b/g/n (
 MAX_BITS_PER_HZ = 100.0
 
 _FADINGS = ("none", "rayleigh", "rician")
+_RATES = ("shannon", "nr-mcs")
 _DOWNLINKS = ("none", "broadcast", "unicast")
 
 
@@ -58,6 +60,7 @@ class Radio:
       fading: "none", "rayleigh" or "rician".
       rician_k: power of the direct path over that of all others, a plain ratio; TR 38.901's mean is 9 dB.
       num_antennas: M at the station, combined by maximum ratio.
+      rate: "shannon" as in Eq. (10), or "nr-mcs": see `mcs`.
       downlink: "none" if models reach the devices in no time and for free; "broadcast" if a station sends one model for
         all of its devices; "unicast" if it sends each device its own.
       station_power_w: p of a station; None takes that of the devices.
@@ -79,6 +82,7 @@ class Radio:
     fading: Literal["none", "rayleigh", "rician"] = "none"
     rician_k: float = db_to_ratio(9.0)
     num_antennas: int = 1
+    rate: Literal["shannon", "nr-mcs"] = "shannon"
     downlink: Literal["none", "broadcast", "unicast"] = "none"
     station_power_w: float | None = None
     receive_power_w: float = RECEIVE_POWER_W
@@ -113,6 +117,15 @@ class Radio:
             raise UnknownName("Radio.fading", self.fading, _FADINGS)
         quantity("Radio.rician_k", self.rician_k, at_least=0.0, way_out="A plain ratio, not dB")
         whole_number("Radio.num_antennas", self.num_antennas, at_least=1)
+        if self.rate not in _RATES:
+            raise UnknownName("Radio.rate", self.rate, _RATES)
+        if self.rate != "shannon" and self.slice_noise:
+            raise InvalidValue(
+                "Radio.slice_noise",
+                'must be False with rate "nr-mcs", whose steps no plan of slices can use exactly',
+                True,
+                'Give rate = "shannon"',
+            )
         if self.downlink not in _DOWNLINKS:
             raise UnknownName("Radio.downlink", self.downlink, _DOWNLINKS)
         if self.station_power_w is not None:
@@ -213,6 +226,9 @@ def large_scale_gain(network: Network, radio: Radio, *, seed: int, gain_of: Link
     them back.
     """
     if network.full_band_rate_bps is not None:
+        if radio.rate != "shannon":
+            rule, way_out = "must be shannon with measured rates, which have their MCS in them", "Or give snr_db"
+            raise InvalidValue("Radio.rate", rule, radio.rate, way_out)
         bits_per_hz = quantity(
             "Network.full_band_rate_bps / Radio.bandwidth_hz",
             network.full_band_rate_bps / radio.bandwidth_hz,
@@ -306,6 +322,14 @@ def full_band_rate_bps(snr_ratio: ArrayLike, bandwidth_hz: ArrayLike) -> FloatAr
     return band * (np.log1p(ratio) / np.log(2.0))
 
 
+def rate_at_snr_bps(snr_ratio: ArrayLike, radio: Radio) -> FloatArray:
+    """r_n at an SNR, by the radio's `rate`."""
+    if radio.rate == "nr-mcs":
+        ratio = quantity("rate_at_snr_bps.snr_ratio", snr_ratio, at_least=0.0, way_out="A plain ratio, not dB")
+        return mcs_rate_bps(ratio, radio.bandwidth_hz)
+    return full_band_rate_bps(snr_ratio, radio.bandwidth_hz)
+
+
 def uplink_rate_bps(
     share: ArrayLike, full_band_rate_bps: ArrayLike, slice_bandwidth_hz: ArrayLike | None = None
 ) -> FloatArray:
@@ -324,12 +348,16 @@ def downlink_rate_bps(full_band_rate_bps: ArrayLike, radio: Radio) -> FloatArray
     """B log2(1 + g_n p / sigma^2) of the station's power p, from r_n of Eq. (10) at the device's power p_n.
 
     g_n p_n / sigma^2 = 2^(r_n / B) - 1. The channel is reciprocal: the same gain and fading both ways, the station's M
-    antennas beamform as they combine, and the device's receiver has the station's noise.
+    antennas beamform as they combine, and the device's receiver has the station's noise. With MCS, of the least SNR
+    that the uplink's MCS needs.
     """
     rate = quantity("downlink_rate_bps.full_band_rate_bps", full_band_rate_bps, at_least=0.0)
     if radio.station_power_w is None:
         return rate
-    ratio = np.expm1(rate / radio.bandwidth_hz * np.log(2.0)) * (radio.station_power_w / radio.transmit_power_w)
+    more = radio.station_power_w / radio.transmit_power_w
+    if radio.rate == "nr-mcs":
+        return mcs_rate_bps(mcs_snr(rate, radio.bandwidth_hz) * more, radio.bandwidth_hz)
+    ratio = np.expm1(rate / radio.bandwidth_hz * np.log(2.0)) * more
     return radio.bandwidth_hz * (np.log1p(ratio) / np.log(2.0))
 
 
@@ -337,4 +365,4 @@ def full_band_rates(network: Network, radio: Radio, *, seed: int, round_index: i
     """r_n of every device in one edge round: all of this module in one call.  [num_devices]"""
     gain = large_scale_gain(network, radio, seed=seed)
     gain = gain * small_scale_gain(network.num_devices, radio, seed=seed, round_index=round_index)
-    return full_band_rate_bps(snr(gain, radio), radio.bandwidth_hz)
+    return rate_at_snr_bps(snr(gain, radio), radio)

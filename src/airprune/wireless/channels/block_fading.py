@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from airprune.checks import FloatArray
 from airprune.components.component import Values
-from airprune.wireless.channel import Links, Radio, full_band_rate_bps, link_gain, small_scale_gain
+from airprune.wireless.channel import Links, Radio, link_gain, rate_at_snr_bps, small_scale_gain
 from airprune.wireless.channels.base import Channel, FadingView
 
 
@@ -24,4 +24,4 @@ class BlockFading(Channel):
         return gain, {}
 
     def rate_bps(self, snr_ratio: FloatArray, radio: Radio) -> FloatArray:
-        return full_band_rate_bps(snr_ratio, radio.bandwidth_hz)
+        return rate_at_snr_bps(snr_ratio, radio)
