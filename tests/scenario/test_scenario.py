@@ -868,7 +868,7 @@ def test_thermal_noise_is_short_for_a_density_and_a_figure():
     short = Scenario().with_("radio.noise", "thermal")
     spelled = Scenario().with_values({"radio.noise_density_dbm_per_hz": -174.0, "radio.noise_figure_db": 7.0})
     assert short == spelled == Scenario.from_text('[radio]\nnoise = "thermal"')
-    assert short.radio.noise_power_dbm is None and "noise = " not in short.to_toml()
+    assert short.radio.noise_power_dbm is None and "\nnoise = " not in short.to_toml()
 
 
 def test_thermal_noise_over_20_mhz_is_minus_101_dbm_before_the_noise_figure():

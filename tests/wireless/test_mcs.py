@@ -47,7 +47,7 @@ PRINTED += [
     7.1602,
     7.4063,
 ]
-# SNR in dB at a BLER of 10 % of NR's LDPC code, MCS 2 to 26: read off simulated curves (Sionna 1.2, blocks of 2,000 bits).
+# SNR in dB at a BLER of 10 %, MCS 2 to 26: read off simulated curves of NR's LDPC code (Sionna 1.2, 2,000 bits).
 CURVES_DB = [
     -1.6,
     0.1,

@@ -106,6 +106,11 @@ class _Cloud:
 
     def _check_size(self) -> None:
         """Refuses a federation of another size than the scenario's network, and a radio that no real link has."""
+        if not self.experiment.radio.knows_fading:
+            raise UsageError(
+                "Scenario.radio.csi_correlation must be 1 in a deployment, whose links are measured, got "
+                f"{self.experiment.radio.csi_correlation:g}. Example: radio.csi_correlation=1"
+            )
         if self.experiment.radio.slice_noise:
             raise UsageError(
                 "Scenario.radio.slice_noise must be false in a deployment, whose links are measured and paced, "

@@ -8,6 +8,7 @@ from functools import cache, cached_property, partial
 
 import numpy as np
 
+from airprune.errors import InvalidValue
 from airprune.methods.association.base import AssociationView, Served
 from airprune.methods.selection.base import Candidates
 from airprune.methods.topology import Level
@@ -85,10 +86,13 @@ class Stations:
           values: the run's, as `served` returned them.
         """
         device = np.flatnonzero(np.isin(served.edge, edges))
+        true_bps = partial(self._rates_bps, served.gain, cache(partial(self._fading, round_index, values)))
+        known_bps = partial(self._rates_bps, served.gain, cache(partial(self._known_fading, round_index, values)))
         return Candidates(
             device=device,
             edge=served.edge[device],
-            rates_bps=partial(self._rates_bps, served.gain, cache(partial(self._fading, round_index, values))),
+            rates_bps=true_bps if self.radio.knows_fading else known_bps,
+            true_rates_bps=None if self.radio.knows_fading else true_bps,
             num_samples=self.data_sizes[device],
             round_index=round_index,
             rng=rng_for(self.seed, "selection", round_index),
@@ -166,13 +170,21 @@ class Stations:
 
     def _fading_view(self, round_index: int) -> FadingView:
         return FadingView(
-            num_devices=self.network.num_devices, radio=self.radio, seed=self.seed, round_index=round_index
+            num_devices=self.network.num_devices,
+            radio=self.radio,
+            seed=self.seed,
+            round_index=round_index,
+            on_time=self.context.plan.on_time,
         )
 
     def _fading(self, round_index: int, values: Values) -> Array:
         if self._fading_has_slots:
             return values[_FADING]
         return self._channel.small_scale(self._fading_view(round_index), {})[0]
+
+    def _known_fading(self, round_index: int, values: Values) -> Array:
+        known = self._channel.known(self._fading_view(round_index), values)
+        return self._fading(round_index, values) if known is None else known
 
     def cloud_rates_bps(self, round_index: int, values: Values) -> Array:
         """Returns r_n of every device to the cloud, with the fading of its link to its station.  [num_devices]"""
@@ -186,5 +198,8 @@ class Stations:
 
     def _block_rates_bps(self, gain: Array, round_index: int, device: Array, num_blocks: int) -> Array:
         """Implements `Candidates.block_rates_bps`."""
+        if not self.radio.knows_fading:
+            rule = f"must be 1 with scheme {self.context.method.scheme.name!r}, which knows the fading of every block"
+            raise InvalidValue("Scenario.radio.csi_correlation", rule, self.radio.csi_correlation)
         fading = block_gains(self._channel, self._fading_view(round_index), num_blocks)
         return link_rates_bps(self._channel, gain[device, np.newaxis], fading[device], self.radio)

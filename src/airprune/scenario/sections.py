@@ -151,6 +151,11 @@ class RadioSection(ChoiceSection):
     )
     rician_k_db: Decibel = Field(default=9.0, description="Rician K-factor: direct path over all others")
     num_antennas: Count = Field(default=1, description="receive antennas M at the station, maximum ratio combining")
+    csi_correlation: Ratio = Field(
+        default=1.0,
+        description="correlation of the fading that plans know with the true one: 1 is exact, as in the paper; "
+        "J0(2 pi f_D tau) if it is outdated by tau; 0: plans know its distribution alone. See plan.on_time",
+    )
     rate: Literal["shannon", "nr-mcs"] = Field(
         default="shannon",
         description="rate at an SNR: Shannon's, as in the paper, or that of the modulation and coding schemes of 5G NR "
@@ -349,6 +354,11 @@ class PlanSection(ChoiceSection):
         default=0.030,
         description="deadline T_th of an edge round, computation plus uplink; auto: the one with the least expected "
         "time to accuracy, for schemes that choose compression levels or work",
+    )
+    on_time: Annotated[float, Field(gt=0, lt=1)] | None = Field(
+        default=None,
+        description="probability with which a planned device is to meet the deadline where plans do not know fading "
+        "exactly (radio.csi_correlation below 1); none: they count on the mean gain",
     )
     error_cost: Positive = Field(
         default=1.0,

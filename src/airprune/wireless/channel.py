@@ -60,6 +60,8 @@ class Radio:
       fading: "none", "rayleigh" or "rician".
       rician_k: power of the direct path over that of all others, a plain ratio; TR 38.901's mean is 9 dB.
       num_antennas: M at the station, combined by maximum ratio.
+      csi_correlation: c of the scattered part of a channel with what plans know of it; 1: they know the fading of
+        their round exactly. See `csi`.
       rate: "shannon" as in Eq. (10), or "nr-mcs": see `mcs`.
       downlink: "none" if models reach the devices in no time and for free; "broadcast" if a station sends one model for
         all of its devices; "unicast" if it sends each device its own.
@@ -82,6 +84,7 @@ class Radio:
     fading: Literal["none", "rayleigh", "rician"] = "none"
     rician_k: float = db_to_ratio(9.0)
     num_antennas: int = 1
+    csi_correlation: float = 1.0
     rate: Literal["shannon", "nr-mcs"] = "shannon"
     downlink: Literal["none", "broadcast", "unicast"] = "none"
     station_power_w: float | None = None
@@ -117,6 +120,7 @@ class Radio:
             raise UnknownName("Radio.fading", self.fading, _FADINGS)
         quantity("Radio.rician_k", self.rician_k, at_least=0.0, way_out="A plain ratio, not dB")
         whole_number("Radio.num_antennas", self.num_antennas, at_least=1)
+        quantity("Radio.csi_correlation", self.csi_correlation, at_least=0.0, at_most=1.0)
         if self.rate not in _RATES:
             raise UnknownName("Radio.rate", self.rate, _RATES)
         if self.rate != "shannon" and self.slice_noise:
@@ -137,6 +141,11 @@ class Radio:
     def slice_bandwidth_hz(self) -> float | None:
         """B where noise is that of a device's slice; None where rates are linear in the share."""
         return self.bandwidth_hz if self.slice_noise else None
+
+    @property
+    def knows_fading(self) -> bool:
+        """True if plans know the fading of their round exactly."""
+        return self.fading == "none" or self.csi_correlation == 1.0
 
     @property
     def charges_downlink(self) -> bool:

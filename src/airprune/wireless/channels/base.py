@@ -29,6 +29,7 @@ class FadingView:
       num_devices: of the network; a device's fading does not depend on how many follow it.
       round_index: edge rounds since the start of the run.
       seed, block: address of the random numbers; another block of the bandwidth fades independently.
+      on_time: probability with which plans are to hold; None: they count on the mean.
     """
 
     num_devices: int
@@ -36,6 +37,7 @@ class FadingView:
     seed: int
     round_index: int
     block: int | None = None
+    on_time: float | None = None
 
     def rng(self, stream: str) -> np.random.Generator:
         """Returns a random stream of this round."""
@@ -56,6 +58,14 @@ class Channel(Component):
         A channel with slots is called once for every edge round, in their order. Of a block of the bandwidth, the slots
         are not kept.  [num_devices]
         """
+
+    def known(self, view: FadingView, values: Values) -> FloatArray | None:
+        """Returns the fading that plans count on, in place of the true one; None: they know that.
+
+        Args:
+          values: with the slots that `small_scale` returned for this round.
+        """
+        return None
 
     @abstractmethod
     def rate_bps(self, snr_ratio: FloatArray, radio: Radio) -> FloatArray:

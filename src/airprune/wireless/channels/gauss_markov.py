@@ -46,6 +46,9 @@ class GaussMarkov(BlockFading):
             diffuse = kept * values[_DIFFUSE] + np.sqrt(1.0 - kept**2) * diffuse
         return np.sum(amplitudes(diffuse, radio) ** 2, axis=(1, 2)), {_DIFFUSE: diffuse}
 
+    def diffuse(self, view: FadingView, values: Values) -> FloatArray:
+        return values[_DIFFUSE]
+
 
 def _parts(shape: ModelShape) -> tuple[int, ...]:
     return shape.num_devices, shape.num_antennas, 2
