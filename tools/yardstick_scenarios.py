@@ -512,6 +512,7 @@ _SETTINGS: dict[str, Case] = {
     "slice-noise": Case({"radio.noise": "thermal", "radio.slice_noise": True, "radio.fading": "rayleigh"}),
     "nr-mcs": Case({"radio.noise": "thermal", "radio.rate": "nr-mcs", "radio.downlink": "broadcast"}),
     "outdated-csi": Case({"radio.fading": "rayleigh", "radio.csi_correlation": 0.9, "plan.on_time": 0.95}),
+    "reuse": Case({"radio.reuse": 1, "radio.noise": "thermal", "radio.fading": "rayleigh"}),
     "rician-antennas": Case({"radio.fading": "rician", "radio.num_antennas": 4, "network.placement": "disc"}),
     "noise-density": Case({"radio.noise_density_dbm_per_hz": -174.0, "radio.noise_figure_db": 9.0}),
     "uma-shadowed": Case({"radio.path_loss": "uma", "radio.shadowing_std_db": 6.0}),

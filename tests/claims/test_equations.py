@@ -40,6 +40,7 @@ RUNS: dict[str, dict[str, Any]] = {
         "plan__on_time": 0.9,
         **TIGHT,
     },
+    "interference": {"radio__reuse": 1, **TIGHT},
     "by neurons": {"masking__probe__structure": "neurons", **TIGHT},
     "exact importance": {
         "masking__probe__importance": "exact",

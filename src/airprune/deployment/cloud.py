@@ -106,6 +106,11 @@ class _Cloud:
 
     def _check_size(self) -> None:
         """Refuses a federation of another size than the scenario's network, and a radio that no real link has."""
+        if self.experiment.radio.reuse is not None:
+            raise UsageError(
+                "Scenario.radio.reuse must be none in a deployment, whose links are measured, got "
+                f"{self.experiment.radio.reuse}. Example: radio.reuse=none"
+            )
         if not self.experiment.radio.knows_fading:
             raise UsageError(
                 "Scenario.radio.csi_correlation must be 1 in a deployment, whose links are measured, got "

@@ -13,6 +13,7 @@ from airprune.checks import array_of, instance, quantity
 from airprune.errors import InvalidValue
 from airprune.planning.compression_levels import Codes, Ladder
 from airprune.planning.edges import EdgeGroups
+from airprune.planning.interference import Interference
 from airprune.planning.limits import DeviceLimits
 from airprune.planning.work_model import WorkModel, one_or
 from airprune.wireless.latency import kept_weights
@@ -72,6 +73,7 @@ class PlanProblem:
       objective_weight: c_n > 0, how much a device's pruning counts, e.g. its data size. The paper has 1 for all.
       fixed_bits: e_n, uplink bits that do not grow with the weights: a mask, the scales of a quantiser.
       extra_seconds: x_n, compute time that does not grow with the weights: a probe on the whole model.
+      interference: links to other stations of the same bandwidth; rates above are then those without interference.
       limits: clock, power and energy, for schemes that choose them; the others do not read it.
       ladder: compression levels and their errors, for schemes that choose them; the cheapest is `bits_per_weight`.
       codes: compression levels by size alone, likewise; the smallest is `bits_per_weight`.
@@ -94,6 +96,7 @@ class PlanProblem:
     fixed_bits: Any = 0.0
     extra_seconds: Any = 0.0
     slice_bandwidth_hz: Any = None
+    interference: Interference | None = None
     limits: DeviceLimits | None = None
     ladder: Ladder | None = None
     codes: Codes | None = None
@@ -149,6 +152,7 @@ class PlanProblem:
         return PlanProblem(
             **arrays,
             slice_bandwidth_hz=None if self.slice_bandwidth_hz is None else one_or(self.slice_bandwidth_hz, kept),
+            interference=None if self.interference is None else self.interference.subset(kept),
             limits=limits,
             ladder=self.ladder,
             codes=self.codes,
@@ -204,7 +208,14 @@ class PlanProblem:
         return kept_weights(self.min_pruning_ratio, conv_weights=self.conv_weights, fc_weights=self.fc_weights)
 
 
-_KINDS: dict[str, type] = {"limits": DeviceLimits, "ladder": Ladder, "codes": Codes, "work": WorkModel, "seen": Seen}
+_KINDS: dict[str, type] = {
+    "interference": Interference,
+    "limits": DeviceLimits,
+    "ladder": Ladder,
+    "codes": Codes,
+    "work": WorkModel,
+    "seen": Seen,
+}
 _NOT_ARRAYS = (*_KINDS, "slice_bandwidth_hz", "block_rate_bps")
 _RATIOS = ("max_pruning_ratio", "min_pruning_ratio")
 # Beyond any device, radio or model; the planner multiplies up to five such numbers and squares some.

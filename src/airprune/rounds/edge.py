@@ -72,10 +72,10 @@ def _planned_round(
         keep[in_plan] = _widest_in_time(context, plan, keep[in_plan], charges, charges.second_pass)
     share = np.full(len(chosen.device), np.nan)
     share[in_plan] = plan.bandwidth_share
-    rate_bps = None  # r_n at the block and the power that the scheme has chosen, if it has
+    rate_bps = None  # r_n at the block and the power that the scheme has chosen, if it has, or with interference
     if plan.power_w is not None:
         rate_bps = full_band_rate_at(plan.problem, plan.power_w)
-    elif plan.block is not None:
+    elif plan.block is not None or problem.interference is not None:
         rate_bps = plan.problem.full_band_rate_bps
     code = None if plan.code is None else _as_planned(plan.code, in_plan, 0.0).astype(np.int64)
     top = float(context.shape.num_layers - 1)

@@ -238,6 +238,7 @@ def plan_problem(context: PlanningContext, candidates: Candidates, cpu_hz: Array
         max_pruning_ratio=context.max_pruning_ratio,
         min_pruning_ratio=context.min_pruning_ratio,
         slice_bandwidth_hz=context.radio.slice_bandwidth_hz,
+        interference=None if candidates.interference is None else candidates.interference(candidates.device),
         limits=device_limits(context, cpu_hz) if context.has_limits else None,
         ladder=ladder,
         codes=codes,

@@ -12,10 +12,10 @@ from airprune.errors import InvalidValue
 from airprune.methods.association.base import AssociationView, Served
 from airprune.methods.selection.base import Candidates
 from airprune.methods.topology import Level
-from airprune.planning import Plan, PlanProblem
+from airprune.planning import Interference, Plan, PlanProblem
 from airprune.randomness import rng_for
 from airprune.rounds.planning_context import PlanningContext, device_limits, plan_problem
-from airprune.wireless.channel import Radio, gains_to_stations, large_scale_gain
+from airprune.wireless.channel import Radio, gains_to_stations, large_scale_gain, snr
 from airprune.wireless.channels.base import Channel, FadingView, block_gains, link_rates_bps
 from airprune.wireless.network import Network
 
@@ -87,11 +87,13 @@ class Stations:
         """
         device = np.flatnonzero(np.isin(served.edge, edges))
         true_bps = partial(self._rates_bps, served.gain, cache(partial(self._fading, round_index, values)))
-        known_bps = partial(self._rates_bps, served.gain, cache(partial(self._known_fading, round_index, values)))
+        known = cache(partial(self._known_fading, round_index, values))
+        known_bps = partial(self._rates_bps, served.gain, known)
         return Candidates(
             device=device,
             edge=served.edge[device],
             rates_bps=true_bps if self.radio.knows_fading else known_bps,
+            interference=None if self.radio.reuse is None else partial(self._interference, served, known),
             true_rates_bps=None if self.radio.knows_fading else true_bps,
             num_samples=self.data_sizes[device],
             round_index=round_index,
@@ -195,6 +197,16 @@ class Stations:
     def _rates_bps(self, gain: Array, fading: Callable[[], Array], device: Array) -> Array:
         """Implements `Candidates.rates_bps`."""
         return link_rates_bps(self._channel, gain[device], fading()[device], self.radio)
+
+    def _interference(self, served: Served, fading: Callable[[], Array], device: Array) -> Interference:
+        """Implements `Candidates.interference`: own links with fading, those to other stations without."""
+        stations, edge = np.arange(self.network.num_edges), served.edge[device]
+        shared = ((stations - edge[:, np.newaxis]) % (self.radio.reuse or 1) == 0) & (stations != edge[:, np.newaxis])
+        return Interference(
+            snr=snr(served.gain[device] * fading()[device], self.radio),
+            heard=np.where(shared, snr(self._gains[device], self.radio), 0.0),
+            rate_bps=partial(self._channel.rate_bps, radio=self.radio),
+        )
 
     def _block_rates_bps(self, gain: Array, round_index: int, device: Array, num_blocks: int) -> Array:
         """Implements `Candidates.block_rates_bps`."""

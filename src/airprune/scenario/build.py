@@ -27,6 +27,7 @@ def build_radio(section: RadioSection) -> Radio:
         fading=section.fading,
         rician_k=db_to_ratio(section.rician_k_db),
         num_antennas=section.num_antennas,
+        reuse=section.reuse,
         csi_correlation=section.csi_correlation,
         rate=section.rate,
         downlink=section.downlink,

@@ -151,6 +151,11 @@ class RadioSection(ChoiceSection):
     )
     rician_k_db: Decibel = Field(default=9.0, description="Rician K-factor: direct path over all others")
     num_antennas: Count = Field(default=1, description="receive antennas M at the station, maximum ratio combining")
+    reuse: Count | None = Field(
+        default=None,
+        description="frequency reuse: edges whose numbers differ by a multiple of it use the same bandwidth, and their "
+        "devices interfere; 1: all edges do; none: every edge has its own bandwidth, as in the paper",
+    )
     csi_correlation: Ratio = Field(
         default=1.0,
         description="correlation of the fading that plans know with the true one: 1 is exact, as in the paper; "
@@ -213,6 +218,9 @@ class RadioSection(ChoiceSection):
         if power is not None and self.noise_figure_db != 0:
             rule, way_out = "must be 0 with a noise power, which includes it", "Give noise_density_dbm_per_hz instead"
             raise InvalidValue(f"{self.owner}.noise_figure_db", rule, f"{self.noise_figure_db:g}", way_out)
+        if self.reuse is not None and self.fading != "none" and self.csi_correlation < 1.0:
+            rule = "must be 1 with a reuse: plans with interference know the fading of their round"
+            raise InvalidValue(f"{self.owner}.csi_correlation", rule, f"{self.csi_correlation:g}", "Set reuse = none")
         if self.slice_noise and self.rate != "shannon":
             rule = f"must be false with rate = {self.rate}, whose steps no plan of slices can use exactly"
             raise InvalidValue(f"{self.owner}.slice_noise", rule, True, 'Set rate = "shannon"')

@@ -60,6 +60,8 @@ class Radio:
       fading: "none", "rayleigh" or "rician".
       rician_k: power of the direct path over that of all others, a plain ratio; TR 38.901's mean is 9 dB.
       num_antennas: M at the station, combined by maximum ratio.
+      reuse: edges whose numbers differ by a multiple of it use the same bandwidth, and their devices interfere; None:
+        no two do.
       csi_correlation: c of the scattered part of a channel with what plans know of it; 1: they know the fading of
         their round exactly. See `csi`.
       rate: "shannon" as in Eq. (10), or "nr-mcs": see `mcs`.
@@ -84,6 +86,7 @@ class Radio:
     fading: Literal["none", "rayleigh", "rician"] = "none"
     rician_k: float = db_to_ratio(9.0)
     num_antennas: int = 1
+    reuse: int | None = None
     csi_correlation: float = 1.0
     rate: Literal["shannon", "nr-mcs"] = "shannon"
     downlink: Literal["none", "broadcast", "unicast"] = "none"
@@ -121,6 +124,11 @@ class Radio:
         quantity("Radio.rician_k", self.rician_k, at_least=0.0, way_out="A plain ratio, not dB")
         whole_number("Radio.num_antennas", self.num_antennas, at_least=1)
         quantity("Radio.csi_correlation", self.csi_correlation, at_least=0.0, at_most=1.0)
+        if self.reuse is not None:
+            whole_number("Radio.reuse", self.reuse, at_least=1)
+            if not self.knows_fading:
+                rule = "must be 1 with a reuse: plans with interference know the fading of their round"
+                raise InvalidValue("Radio.csi_correlation", rule, self.csi_correlation)
         if self.rate not in _RATES:
             raise UnknownName("Radio.rate", self.rate, _RATES)
         if self.rate != "shannon" and self.slice_noise:

@@ -11,7 +11,7 @@ from functools import cached_property
 import numpy as np
 
 from airprune.components.component import Array, LocalComponent
-from airprune.planning import MeasuredWork, Plan
+from airprune.planning import Interference, MeasuredWork, Plan
 from airprune.planning.edges import EdgeGroups
 
 
@@ -30,6 +30,7 @@ class Candidates:
         for schemes that assign blocks.  [num_devices, num_blocks]
       true_rates_bps: some of these devices → the rates that their links have, where those that are planned with are
         estimates; None: they are exact.
+      interference: some of these devices → their links to other stations of the same bandwidth; None: there is none.
       plans_work: True if local steps and trained parts are planned.
       device_names, edge_names: of the whole network by their numbers, for people; empty: the numbers.
       work: times of their work, where real devices have measured them.
@@ -44,6 +45,7 @@ class Candidates:
     memory: Mapping[str, Array] = field(default_factory=dict)
     block_rates_bps: Callable[[Array, int], Array] | None = None
     true_rates_bps: Callable[[Array], Array] | None = None
+    interference: Callable[[Array], Interference] | None = None
     plans_work: bool = False
     device_names: Sequence[str] = ()
     edge_names: Sequence[str] = ()

@@ -10,6 +10,7 @@ import numpy as np
 
 from airprune.components.component import Component
 from airprune.errors import InvalidValue
+from airprune.planning.interference import plan_with_interference
 from airprune.planning.limits import limits_of
 from airprune.planning.plan import DEADLINE_TOLERANCE, Plan, Status
 from airprune.planning.problem import PlanProblem
@@ -66,6 +67,11 @@ class Scheme(Component):
                 True,
                 'Use plan.scheme = "optimal", "min-max", "min-max-time", "equal-resolved" or "no-pruning"',
             )
+        if problem.interference is not None:
+            if self.needs_limits or problem.block_rate_bps is not None:
+                rule = f"must be none with scheme {self.name!r}, which chooses powers or blocks"
+                raise InvalidValue("radio.reuse", rule, "interference", 'Use plan.scheme = "optimal" or another one')
+            return plan_with_interference(problem, self.plan)
         return self.planned(problem, self.allocate(problem))
 
     def planned(self, problem: PlanProblem, allocation: Allocation) -> Plan:
