@@ -280,6 +280,12 @@ METHODS: dict[str, dict[str, Any]] = {
     "fedavgm": {},
     "fedadam": {},
     "fednova": {"data.size_spread": 0.8, "train.momentum": 0.9},
+    "norm-clip": {},
+    "trimmed-mean": {},
+    "median": {},
+    "krum": {},
+    "multi-krum": {},
+    "geometric-median": {},
     "fp32": {},
     "bf16": {},
     "fixed-16": {},
@@ -491,6 +497,14 @@ _SETTINGS: dict[str, Case] = {
     "privacy-scaffold": Case({"method": "scaffold", "privacy.clip_norm": 0.2}),
     "privacy-mem-sgd": Case({"method": "mem-sgd", **SHORT, "privacy.clip_norm": 0.2, "privacy.noise_multiplier": 0.01}),
     "min-contributors": Case({"aggregation.min_contributors": 2}),
+    **{
+        f"attack-{kind}": Case({"attack.kind": kind, "attack.share": 0.4, "aggregation.rollback": 5.0, **EVENTS})
+        for kind in ("sign-flip", "noise", "scaled", "label-flip", "free-rider", "colluding")
+    },
+    "attack-robust-masks": Case(
+        {"attack.kind": "scaled", "aggregation.edge": "geometric-median", "aggregation.cloud": "trimmed-mean"}
+    ),
+    "rollback": Case({"aggregation.rollback": 10.0}),
     "min-contributors-shared": Case({"aggregation.min_contributors": 3, "masking.name": "feddrop", **EVENTS}),
     "fill-edge-step": Case({**STEPS, "aggregation.edge": "fill", **EVENTS}),
     "predicted-adam": Case({"method": "frozen-pruning", "aggregation.cloud_step": "adam", **EVENTS}),
@@ -542,6 +556,7 @@ _PRESETS = {
         "dirichlet-05": {},
         "text": {"data.name": "shakespeare", "data.train_samples": 2_500, "rounds.global_rounds": 1},
         "unreliable": {},
+        "hostile": {},
         "device-cpu": {"plan.deadline_s": 0.28},
         "accelerators": {"plan.deadline_s": 0.05},
         "boards": {"plan.deadline_s": 0.12},

@@ -69,6 +69,8 @@ def deployed_run(
     """
     if folder.has_run and not resume:
         raise UsageError(f"{folder.path} already holds a run; resume it (--resume) or choose another folder.")
+    if scenario.attack.kind != "none":
+        raise UsageError("Attackers are simulated, not deployed; set attack.kind=none, or use `airprune run`.")
     experiment = Experiment.of(scenario, dataset=dataset, kernel=folder.kernel)
     check_deployable(experiment.method)
     for note in privacy_notes(experiment.scenario, deployed=True):

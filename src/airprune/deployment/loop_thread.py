@@ -39,5 +39,6 @@ class LoopThread:
         pending = asyncio.all_tasks(self._loop)  # left by an interrupt
         for task in pending:
             task.cancel()
-        self._loop.run_until_complete(asyncio.gather(*pending, return_exceptions=True))
+        if pending:  # of none, `gather` makes a future of another loop
+            self._loop.run_until_complete(asyncio.gather(*pending, return_exceptions=True))
         self._loop.close()

@@ -24,6 +24,7 @@ from airprune.methods.topology.base import RootRound, RootView
 from airprune.randomness import rng_for
 from airprune.rounds.parts import RECEIVED_BITS
 from airprune.rounds.recording import node_record
+from airprune.rounds.rollback import Verdict, update_length, verdict_on
 from airprune.rounds.sums import add_child
 from airprune.wireless.latency import global_round_latency_s
 
@@ -42,7 +43,8 @@ def middle_rounds(run: Experiment, state: RunState, environment: Environment) ->
         if not state.counters[level] or (state.counters[level] < tree.max_rounds(level) and not state.diverged):
             continue
         closing = tree.active(level - 1, state.counters[:level])
-        models = combined(run, state, level, environment.out(state))
+        out = environment.out(state)
+        models, verdicts = with_last_good(run, state, level, combined(run, state, level, out), out)
         state.models[tree.nodes(level - 1)][closing] = models[closing]
         took_s, bits = latency_s(run, state, level), count_links(run, state, level)
         state.latency_s[level - 1].append(np.where(closing, took_s, np.nan).tolist())
@@ -51,7 +53,8 @@ def middle_rounds(run: Experiment, state: RunState, environment: Environment) ->
         state.counters[level - 1] += 1
         send_down(state, level - 1)
         nodes = np.flatnonzero(closing)
-        yield node_record(state, level - 1, state.counters[level - 1], nodes, took_s[closing], bits)
+        rolled_back = [node for node in nodes.tolist() if verdicts[node].rolled_back]
+        yield node_record(state, level - 1, state.counters[level - 1], nodes, took_s[closing], bits, rolled_back)
 
 
 def latency_s(run: Experiment, state: RunState, level: int) -> Array:
@@ -120,6 +123,33 @@ def combined(run: Experiment, state: RunState, level: int, out: Array | None = N
         run.round_index(state),
         out if level == run.tree.depth - 1 else None,
     )
+
+
+def with_last_good(
+    run: Experiment, state: RunState, level: int, models: Array, out: Array | None = None
+) -> tuple[Array, list[Verdict]]:
+    """Returns the models of a level's parents, with those that they had where the combined ones explode; verdicts.
+
+    Children are named by their numbers in the level. Where `aggregation.rollback` is none, every verdict is good.
+
+    Args:
+      models: as `combined` has them.  [num_parents, num_state]
+      out: edges that do not count.  [num_edges] bool
+    """
+    most, tree = run.scenario.aggregation.rollback, run.tree
+    if most is None:
+        return models, [Verdict()] * len(models)
+    parents, children = state.models[tree.nodes(level - 1)], state.models[tree.nodes(level)]
+    kept, verdicts = [], []
+    for p, (model, parent) in enumerate(zip(models, parents, strict=True)):
+        nodes = np.flatnonzero(tree.levels[level].parent == p)
+        if out is not None and level == tree.depth - 1:
+            nodes = nodes[~out[nodes]]
+        lengths = [update_length(children[node], parent) for node in nodes]
+        suspected, rolled_back = verdict_on(update_length(model, parent), lengths, most)
+        kept.append(parent if rolled_back else model)
+        verdicts.append(Verdict(tuple(nodes[list(suspected)].tolist()), rolled_back))
+    return np.stack(kept), verdicts
 
 
 def combined_now(run: Experiment, state: RunState, top: int = -1) -> Array:

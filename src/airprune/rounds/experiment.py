@@ -30,6 +30,7 @@ from airprune.planning.deadline import FIRST_KAPPA
 from airprune.planning.periods import local_steps_at
 from airprune.planning.schemes.work_scheme import WorkScheme
 from airprune.randomness import rng_for
+from airprune.rounds.attacks import Attack, flip_labels
 from airprune.rounds.checks import check_method, check_model, check_training
 from airprune.rounds.cloud import Backhaul
 from airprune.rounds.compute_times import ComputeTimes, compute_times
@@ -141,6 +142,9 @@ class Experiment:
         if scenario.model.start is not None:
             load_start(flat, scenario.model.start)
         samples = samples_by_device(scenario, data, network)
+        attack = Attack.of(scenario.attack, network.num_devices, scenario.seed)
+        if attack is not None and not attack.replaces:
+            data = flip_labels(attack, data, samples, is_shared=scenario.data.samples_per_device is not None)
         method = Method.of(scenario)
         check_method(scenario, method, shape=flat.shape, num_devices=network.num_devices)
         check_training(scenario, training, method, data.train_x, device)
@@ -386,6 +390,16 @@ class Experiment:
         return state.global_round * self._rounds_per_global_round + self.step_index(state)
 
     @cached_property
+    def attack(self) -> Attack | None:
+        """Attack of the scenario, if it has attackers."""
+        return Attack.of(self.scenario.attack, self.network.num_devices, self.scenario.seed)
+
+    @cached_property
+    def reported_suspects(self) -> set[int]:
+        """Suspected devices that the user has read of."""
+        return set()
+
+    @cached_property
     def reported_failures(self) -> set[int]:
         """Devices whose failure the user has read."""
         return set()
@@ -528,6 +542,7 @@ class Experiment:
             drop_failing=self.scenario.engine.on_device_failure == "drop-device",
             folder=getattr(dataset, "folder", None),
             setup_payload=setup_payload(),
+            attack=self.attack,
         )
 
 
