@@ -1,0 +1,1 @@
+"""Flower apps on the air."""
