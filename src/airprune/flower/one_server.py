@@ -179,7 +179,7 @@ class OneServer:
         return found
 
     def average(self, previous: Arrays, replies: Sequence[Reply]) -> dict[str, Array]:
-        """Returns the next model: the mean of each weight over the devices that sent it, Eq. (12), and the server's step.
+        """Returns the next model: the mean of each weight over those that sent it, Eq. (12), and the server's step.
 
         A weight that no device sent keeps its value. Arrays of whole numbers are averaged and rounded.
         """
@@ -226,11 +226,19 @@ def scenario_of(method: str, scenario: Scenario | None, values: Mapping[str, Any
 
 def check_method_at_one_server(name: str, values: Mapping[str, Any]) -> None:
     """Raises a sentence that names the methods that work, if this one does not."""
-    METHODS[name]  # raises with the nearest name
-    if reason := why_not(scenario_of(name, None, values, 2)):
+    if reason := _why_not_method(name, values):
         raise UsageError(
             f"ap.flower.Strategy cannot run the method {name!r}: {reason}; these work: {', '.join(working_methods())}."
         )
+
+
+def _why_not_method(name: str, values: Mapping[str, Any]) -> str:
+    """Returns why a method cannot run, with these settings; empty if it can."""
+    of_clients = [key for key in METHODS[name].settings if key.startswith("train.")]
+    reason = why_not(scenario_of(name, None, values, 2))
+    if of_clients and not reason:
+        return f"it sets {', '.join(of_clients)}, which is up to the app"
+    return reason
 
 
 def check_at_one_server(scenario: Scenario) -> None:
@@ -244,7 +252,7 @@ def check_at_one_server(scenario: Scenario) -> None:
 
 def working_methods() -> list[str]:
     """Returns the methods whose server's part is all that they need."""
-    return [name for name in METHODS if not why_not(scenario_of(name, None, {}, 2))]
+    return [name for name in METHODS if not _why_not_method(name, {})]
 
 
 def why_not(scenario: Scenario) -> str:
