@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
@@ -209,7 +209,7 @@ class OneServer:
         for name, array in previous.items():
             if name not in found:
                 mean = np.average([reply.arrays[name] for reply in replies], axis=0, weights=factors)
-                found[name] = np.rint(mean).astype(array.dtype)
+                found[name] = np.asarray(np.rint(mean)).astype(array.dtype)
         return {name: found[name] for name in previous}
 
 
@@ -219,9 +219,8 @@ def _of_cloud(slot: Any) -> bool:
 
 def scenario_of(method: str, scenario: Scenario | None, values: Mapping[str, Any], num_devices: int) -> Scenario:
     """Returns the scenario with the method's settings and these; without one, a cell of the paper with all devices."""
-    if scenario is None:
-        scenario = Scenario().with_values({"network.num_edges": 1, "network.devices_per_edge": num_devices})
-    return scenario.with_values({"method": method, "rounds.edge_rounds": 1, **values})
+    cell = {"network.num_edges": 1, "network.devices_per_edge": num_devices} if scenario is None else {}
+    return (scenario or Scenario()).with_values({**cell, "method": method, "rounds.edge_rounds": 1, **values})
 
 
 def check_method_at_one_server(name: str, values: Mapping[str, Any]) -> None:
@@ -252,7 +251,12 @@ def check_at_one_server(scenario: Scenario) -> None:
 
 def working_methods() -> list[str]:
     """Returns the methods whose server's part is all that they need."""
-    return [name for name in METHODS if not _why_not_method(name, {})]
+    return _working(tuple(METHODS))
+
+
+@cache
+def _working(names: tuple[str, ...]) -> list[str]:
+    return [name for name in names if not _why_not_method(name, {})]
 
 
 def why_not(scenario: Scenario) -> str:
