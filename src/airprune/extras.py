@@ -17,7 +17,7 @@ EXTRAS = {
     "train": ("torch", "cloudpickle"),
     "cluster": ("distributed", "dask", "cryptography"),
     "deploy": ("grpc", "google.protobuf", "cryptography"),
-    "flower": ("flwr", "torch", "cloudpickle"),
+    "flower": ("flwr",),
     "export": ("onnx", "onnxscript"),
     "analysis": ("pandas",),
     "tensorboard": ("tensorboard",),

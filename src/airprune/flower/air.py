@@ -80,7 +80,8 @@ class Work:
     Attributes:
       compute_s: on its device.
       bits, num_weights: of its reply, as charged.
-      num_samples: that it trained on.
+      num_samples: that it has.
+      passes: samples that it trained on, each once per epoch.
       loss: its own training loss; NaN if it gives none.
       failed: whether it raised an error; then nothing is sent.
     """
@@ -90,6 +91,7 @@ class Work:
     bits: float
     num_weights: int = 0
     num_samples: int = 0
+    passes: int = 0
     loss: float = np.nan
     failed: bool = False
 
@@ -100,7 +102,7 @@ class Orders:
 
     Attributes:
       device: ascending.
-      kept_share: share of the model's weights that each may send.
+      kept_share: share of the prunable weights that each may send.
       bits_per_weight: at so many bits each.
       has_plan: whether these come from a plan, rather than being all of the model.
     """
@@ -273,7 +275,7 @@ class Air:
         planned = select_and_plan(
             context.bounded(values), candidates, self.network.cpu_hz[candidates.device], self.round_index
         )
-        kept = (self.shape.fixed_weights + planned.keep) / self.shape.num_weights
+        kept = planned.keep / self.shape.prunable_weights
         bits = np.full(len(kept), self.wire.value_bits)
         if planned.bits_per_weight is not None:
             bits = planned.bits_per_weight
@@ -402,7 +404,7 @@ def _results(timed: TimedRound, work: Sequence[Work]) -> list[EdgeResult]:
     for edge in planned.edges.tolist():
         own = [one for one in work if edge_of[one.device] == edge and one.device in arrived]
         rows = [
-            (one.device, one.num_weights, one.bits, np.nan, one.loss, one.num_samples, *[np.nan] * 4) for one in own
+            (one.device, one.num_weights, one.bits, np.nan, one.loss, one.passes, *[np.nan] * 4) for one in own
         ]
         results.append(
             EdgeResult(

@@ -102,6 +102,33 @@ def scenario_of(
     return scenario.with_values(labels | {"network.num_edges": cells, "network.devices_per_edge": sizes})
 
 
+def variants_of(scenario: Scenario) -> dict[str, Scenario]:
+    """Returns a scenario without edges, deadline and selection, with each of them that it has, and with all, by name."""
+    plain = {
+        "edges": {"topology.name": "flat"},
+        "deadline": {"plan.deadline_s": FLOWER_TIMEOUT_S},
+        "selection": {"selection.name": "everyone"},
+    }
+    own = {
+        "edges": not scenario.is_flat,
+        "deadline": scenario.plan.deadline_s != FLOWER_TIMEOUT_S,
+        "selection": scenario.selection.name not in ("everyone", default_scenario().selection.name),
+    }
+    parts = [part for part, has in own.items() if has]
+    found = {"plain": parts, **{part: [other for other in parts if other != part] for part in parts}}
+    if len(parts) > 1:
+        found["+".join(parts)] = []
+    without = {name: {key: v for part in left for key, v in plain[part].items()} for name, left in found.items()}
+    return {name: _with_cells(scenario.with_values(changes)) for name, changes in without.items()}
+
+
+def _with_cells(scenario: Scenario) -> Scenario:
+    """Returns the scenario with all devices in one cell, if it is flat."""
+    if not scenario.is_flat or scenario.network.table is not None:
+        return scenario
+    return scenario.with_values({"network.num_edges": 1, "network.devices_per_edge": scenario.num_devices})
+
+
 def run(
     app: FlowerApp | str | Path,
     scenario: Scenario | None = None,

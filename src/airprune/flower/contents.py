@@ -27,13 +27,24 @@ def arrays_of(content: Any) -> Iterator[tuple[str, Any]]:
             yield f"{key}.{name}", array
 
 
-def array_bits(array: Any) -> int:
-    """Returns the bits of an array's values; of one whose type numpy does not know, those of its bytes."""
+def shape_and_bits(array: Any) -> tuple[tuple[int, ...], int]:
+    """Returns the shape of an array and the bits of its values.
+
+    Legacy apps name neither shape nor type beside the bytes, so that those are read; bytes that are no numpy array
+    count as they are.
+    """
     try:
-        item_bytes = np.dtype(array.dtype).itemsize
+        item_bytes = np.dtype(array.dtype).itemsize if array.dtype else 0
     except TypeError:
-        return 8 * len(array.data)
-    return 8 * item_bytes * int(np.prod(array.shape, dtype=np.int64))
+        item_bytes = 0
+    if item_bytes:
+        shape = tuple(array.shape)
+        return shape, 8 * item_bytes * int(np.prod(shape, dtype=np.int64))
+    try:
+        values = array.numpy()
+    except (TypeError, ValueError):
+        return (len(array.data),), 8 * len(array.data)
+    return values.shape, 8 * values.nbytes
 
 
 def model_of(content: Any) -> ModelSize | None:
@@ -41,18 +52,18 @@ def model_of(content: Any) -> ModelSize | None:
     arrays = list(arrays_of(content))
     if not arrays:
         return None
-    tensors = tuple((name, tuple(array.shape)) for name, array in arrays)
-    return ModelSize(tensors, float(sum(array_bits(array) for _, array in arrays)))
+    sizes = [(name, *shape_and_bits(array)) for name, array in arrays]
+    return ModelSize(tuple((name, shape) for name, shape, _ in sizes), float(sum(bits for *_, bits in sizes)))
 
 
 def reply_bits(content: Any) -> tuple[float, int]:
     """Returns (bits, entries) of a reply's arrays; bits as the client says that it has sent them, if it does."""
     own = content.get(OWN)
-    arrays = [array for name, array in arrays_of(content) if not name.startswith(f"{OWN}.")]
-    weights = sum(int(np.prod(array.shape, dtype=np.int64)) for array in arrays)
+    sizes = [shape_and_bits(array) for name, array in arrays_of(content) if not name.startswith(f"{OWN}.")]
+    weights = sum(int(np.prod(shape, dtype=np.int64)) for shape, _ in sizes)
     if own is not None and "sent_bits" in own:
         return float(own["sent_bits"]), weights
-    return float(sum(map(array_bits, arrays))), weights
+    return float(sum(bits for _, bits in sizes)), weights
 
 
 def numbers_of(content: Any) -> dict[str, float]:

@@ -251,7 +251,8 @@ class Session:
                     compute_s=seconds,
                     bits=bits,
                     num_weights=weights,
-                    num_samples=samples if trains else 0,
+                    num_samples=samples,
+                    passes=round(sum(one.samples for one in answer.counts)) or samples,
                     loss=math.nan if content is None else contents.loss_of(content),
                     failed=bool(answer.trouble),
                 )
