@@ -30,6 +30,7 @@ PANELS = {
         "sweep": "Run a scenario for every combination of values, over seeds.",
         "league": "Benchmark all methods under the same rules.",
         "reproduce": "Reproduce the paper: tables, figures, verdicts on its claims.",
+        "flower": "Run a Flower app, as it is, on a simulated wireless network.",
         "trace": "Write every array of one edge round, to check Algorithm 1.",
     },
     "Results": {
