@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from environments import VERSIONS, environment, run_in
+from flower.environments import VERSIONS, environment, run_in
 
 HERE = Path(__file__).parent
 APPS = HERE / "apps"
@@ -127,3 +127,10 @@ def test_an_app_that_flwr_new_makes_runs(tmp_path):
     assert done.returncode == 0, done.stderr
     records = [json.loads(line) for line in (tmp_path / "run/records.jsonl").read_text().splitlines()]
     assert [record["global_round"] for record in records if record["kind"] == "global"] == [1, 2, 3]
+
+
+def test_the_command_that_installs_flower_takes_no_pins_but_that_of_torch():
+    from airprune.extras import install_command
+
+    assert "constraints.txt" not in install_command("flower") and "torch==" in install_command("flower")
+    assert "constraints.txt" in install_command("deploy")
