@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
 from flower.environments import VERSIONS, environment, run_in
 
 HERE = Path(__file__).parent

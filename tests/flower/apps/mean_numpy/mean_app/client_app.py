@@ -18,12 +18,8 @@ def train(message: Message, context: Context) -> Message:
     (model,) = message.content["arrays"].to_numpy_ndarrays()
     noise = np.random.normal(scale=0.01, size=model.shape).astype(np.float32)
     moved = model + context.run_config["lr"] * (_own(context) - model) + noise
-    metrics = MetricRecord(
-        {"num-examples": 10 + context.node_config["partition-id"], "train_loss": 1.0, "calls": calls}
-    )
-    return Message(
-        RecordDict({"arrays": ArrayRecord([moved.astype(np.float32)]), "metrics": metrics}), reply_to=message
-    )
+    metrics = MetricRecord({"num-examples": 10 + context.node_config["partition-id"], "train_loss": 1.0, "calls": calls})
+    return Message(RecordDict({"arrays": ArrayRecord([moved.astype(np.float32)]), "metrics": metrics}), reply_to=message)
 
 
 @app.evaluate()
