@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from typing import Any
 
     from airprune.flower.app import FlowerApp
-    from airprune.flower.counting import counted
     from airprune.flower.app_run import Finished, default_scenario, run
+    from airprune.flower.counting import counted
 
 __all__ = ["run", "counted", "default_scenario", "Finished", "FlowerApp"]
 

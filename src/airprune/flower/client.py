@@ -129,16 +129,17 @@ def seeded(seed: int, *address: int) -> Iterator[None]:
     So a call's result depends neither on the worker that makes it nor on calls before it.
     """
     torch: Any = sys.modules.get("torch")
-    before = random.getstate(), np.random.get_state(), None if torch is None else torch.get_rng_state()
+    legacy = np.random  # whose global numbers apps use
+    before = random.getstate(), legacy.get_state(), None if torch is None else torch.get_rng_state()
     number = int(rng_for(seed, "flower", *address).integers(2**32))
     random.seed(number)
-    np.random.seed(number)
+    legacy.seed(number)
     if torch is not None:
         torch.manual_seed(number)
     try:
         yield
     finally:
         random.setstate(before[0])
-        np.random.set_state(before[1])
+        legacy.set_state(before[1])
         if torch is not None and before[2] is not None:
             torch.set_rng_state(before[2])

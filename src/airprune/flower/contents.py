@@ -101,7 +101,7 @@ def mean_numbers(contents: Iterable[Any]) -> dict[str, float]:
 
 
 def as_metrics(numbers: Mapping[str, Any]) -> dict[str, float]:
-    """Returns an app's numbers under the names of records: `test_accuracy`, `test_loss`, others as `test_` and theirs."""
+    """Returns an app's numbers under the names of records: test_accuracy, test_loss, others as `test_` and theirs."""
     found: dict[str, float] = {}
     for name, value in numbers.items():
         if not isinstance(value, int | float) or isinstance(value, bool):
@@ -153,8 +153,8 @@ def write(content: Any, prefix: str, arrays: dict[str, Array]) -> list[list[Any]
 
 def read(rows: list[list[Any]], arrays: Mapping[str, Array]) -> Any:
     """Returns the content that `write` has written."""
-    from flwr.app import ArrayRecord, ConfigRecord, MetricRecord, RecordDict
     from flwr.app import Array as FlowerArray
+    from flwr.app import ArrayRecord, ConfigRecord, MetricRecord, RecordDict
 
     content = RecordDict()
     for key, kind, values in rows:

@@ -158,6 +158,8 @@ class Session:
             if not 0 <= device < self.num_devices:
                 raise WorkFailed(f"The app sends a message to node {device + 2}, which is not among its clients.")
         model = contents.model_of(first.content)
+        if kind == "train" and model is not None and (known := self.clock.expected_s(model.num_weights)) is not None:
+            self.air.expected_s = known
         orders = self.air.plan(
             list(place_of), kind, model=model, timeout_s=math.inf if timeout is None else float(timeout)
         )
