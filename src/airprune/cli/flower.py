@@ -66,8 +66,8 @@ def flower(
         str,
         typer.Option(
             metavar="RULE",
-            help="Compute times: `measured` per call, `counted` FLOPs, of the fleet `table`, `paper` for Eq. (9); `auto`: "
-            "table, else counted, else measured.",
+            help="Compute times: `measured` per call, `counted` FLOPs, of the fleet `table`, `paper` for Eq. (9); "
+            "`auto`: table, else counted, else measured.",
         ),
     ] = "auto",
     compare: Annotated[

@@ -104,7 +104,7 @@ def scenario_of(
 
 def variants_of(scenario: Scenario) -> dict[str, Scenario]:
     """Returns a scenario by name: without edges, deadline and selection, with each that it has, and with all."""
-    plain = {
+    plain: dict[str, dict[str, Any]] = {
         "edges": {"topology.name": "flat"},
         "deadline": {"plan.deadline_s": FLOWER_TIMEOUT_S},
         "selection": {"selection.name": "everyone"},
@@ -115,7 +115,7 @@ def variants_of(scenario: Scenario) -> dict[str, Scenario]:
         "selection": scenario.selection.name not in ("everyone", default_scenario().selection.name),
     }
     parts = [part for part, has in own.items() if has]
-    found = {"plain": parts, **{part: [other for other in parts if other != part] for part in parts}}
+    found: dict[str, list[str]] = {"plain": parts, **{part: [other for other in parts if other != part] for part in parts}}
     if len(parts) > 1:
         found["+".join(parts)] = []
     without = {name: {key: v for part in left for key, v in plain[part].items()} for name, left in found.items()}

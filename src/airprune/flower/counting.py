@@ -168,8 +168,12 @@ class ComputeClock:
         """Returns the compute times that are known before any call; None if they are not.  [num_devices]"""
         if self.rule != "paper":
             return None
-        known = {"cpu_s": 0.0, "counts": [], "samples": 0, "num_weights": num_weights, "trains": True}
-        return np.array([self.seconds(device, **known)[0] for device in range(self.network.num_devices)])
+        return np.array(
+            [
+                self.seconds(device, cpu_s=0.0, counts=[], samples=0, num_weights=num_weights, trains=True)[0]
+                for device in range(self.network.num_devices)
+            ]
+        )
 
     def _flops_per_cycle(self) -> float:
         nothing = ModelWork(layers=(), uncertain=())
