@@ -11,6 +11,9 @@ grid       the grid that the app's server gets
 server     hooks in Flower's own server code
 edges      the app's strategy at every edge
 app_run    the run: folder, resume
+budget     the client's part: replies within a kept share, bits and steps
+one_server the server's part of a method: plans and averages; without Flower
+strategy   the same as a strategy of Flower's
 """
 
 from __future__ import annotations
@@ -23,9 +26,20 @@ if TYPE_CHECKING:
 
     from airprune.flower.app import FlowerApp
     from airprune.flower.app_run import Finished, default_scenario, run
+    from airprune.flower.budget import batches_within, within_budget
     from airprune.flower.counting import counted
+    from airprune.flower.strategy import Strategy
 
-__all__ = ["run", "counted", "default_scenario", "Finished", "FlowerApp"]
+__all__ = [
+    "run",
+    "counted",
+    "default_scenario",
+    "Finished",
+    "FlowerApp",
+    "within_budget",
+    "batches_within",
+    "Strategy",
+]
 
 _HOMES = {
     "run": "app_run",
@@ -34,6 +48,7 @@ _HOMES = {
     "counted": "counting",
     "FlowerApp": "app",
     "within_budget": "budget",
+    "batches_within": "budget",
     "Strategy": "strategy",
 }
 

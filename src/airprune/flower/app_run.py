@@ -115,7 +115,10 @@ def variants_of(scenario: Scenario) -> dict[str, Scenario]:
         "selection": scenario.selection.name not in ("everyone", default_scenario().selection.name),
     }
     parts = [part for part, has in own.items() if has]
-    found: dict[str, list[str]] = {"plain": parts, **{part: [other for other in parts if other != part] for part in parts}}
+    found: dict[str, list[str]] = {
+        "plain": parts,
+        **{part: [other for other in parts if other != part] for part in parts},
+    }
     if len(parts) > 1:
         found["+".join(parts)] = []
     without = {name: {key: v for part in left for key, v in plain[part].items()} for name, left in found.items()}

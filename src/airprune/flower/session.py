@@ -211,14 +211,14 @@ class Session:
         return self._states.get(device) or RecordDict()
 
     def _addressed(self, orders: Orders, place: int, message: Any) -> Any:
-        """Returns the message of one client, with records of its own and its plan, if there is one."""
+        """Returns the message of one client, with records of its own and its plan, if there is one but the server's."""
         from flwr.app import ConfigRecord, Message, RecordDict
 
         content = RecordDict()
         for key, record in message.content.items():
             is_config = type(record).__name__ in ("ConfigRecord", "ConfigsRecord")
             content[key] = ConfigRecord(dict(record)) if is_config else record
-        if orders.has_plan:
+        if orders.has_plan and contents.OWN not in content:
             content[contents.OWN] = ConfigRecord(
                 {
                     "kept_share": float(orders.kept_share[place]),
@@ -262,10 +262,14 @@ class Session:
         return found, rules
 
     def _reply(self, message: Any, answer: Answer) -> Any:
-        """Returns the reply as the server gets it: without what is between airprune and the client."""
+        """Returns the reply as the server gets it: without what is between airprune and the client.
+
+        A server that plans itself, such as `airprune.flower.Strategy`, gets all.
+        """
         from flwr.app import Message, RecordDict
 
-        content = RecordDict({key: record for key, record in answer.content.items() if key != contents.OWN})
+        plans = contents.OWN in message.content
+        content = RecordDict({k: record for k, record in answer.content.items() if plans or k != contents.OWN})
         return Message(content, reply_to=message)
 
     def server_evaluated(self, numbers: Any) -> None:
