@@ -182,7 +182,7 @@ def _at_hz(scenario: Scenario, folder: RunFolder | None) -> float:
 
 
 def _finished(app: FlowerApp, scenario: Scenario, compute: Rule, kept: _Kept) -> Finished:
-    from airprune.flower.client import seeded
+    from airprune.flower.client import kept_randomness, seed_all
     from airprune.flower.grid import AirGrid
     from airprune.flower.server import hooked
     from airprune.flower.session import Session, Settings
@@ -197,7 +197,8 @@ def _finished(app: FlowerApp, scenario: Scenario, compute: Rule, kept: _Kept) ->
             grid = AirGrid(session)
             edges = 0 if scenario.is_flat else session.air.network.num_edges
             identify()
-            with hooked(session, grid, edges, kept.begin), seeded(scenario.seed):
+            with hooked(session, grid, edges, kept.begin), kept_randomness():
+                seed_all(scenario.seed)
                 _serve(server, grid, app)
             if not session.air.state.edge_round:
                 raise WorkFailed("The app's server ended without sending a message, so that there is nothing to time.")

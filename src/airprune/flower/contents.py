@@ -11,8 +11,6 @@ import numpy as np
 
 from airprune.flower.air import ModelSize
 
-Array = np.ndarray
-
 # The record in messages and replies that is between airprune and a client; a server never sees it.
 OWN = "airprune"
 _EXAMPLES = {"num-examples", "num_examples"}
@@ -133,17 +131,35 @@ def _record_digest(record: Any) -> bytes:
     return found.digest()
 
 
-def write(content: Any, prefix: str, arrays: dict[str, Array]) -> list[list[Any]]:
-    """Adds the bytes of a content's arrays to `arrays`, and returns the rest as plain JSON."""
+class Payload:
+    """Bytes of arrays one after the other, as a file has them, and their SHA-256."""
+
+    def __init__(self) -> None:
+        self.parts: list[bytes] = []
+        self._digest, self._end = hashlib.sha256(), 0
+
+    def add(self, data: bytes) -> list[int]:
+        """Adds bytes; returns where they begin and end."""
+        self.parts.append(data)
+        self._digest.update(data)
+        start, self._end = self._end, self._end + len(data)
+        return [start, self._end]
+
+    @property
+    def sha256(self) -> str:
+        return self._digest.hexdigest()
+
+
+def write(content: Any, payload: Payload) -> list[list[Any]]:
+    """Adds the bytes of a content's arrays to a payload, and returns the rest as plain JSON."""
     rows: list[list[Any]] = []
     for key, record in content.items():
         kind = type(record).__name__
         if kind in ("ArrayRecord", "ParametersRecord"):
-            entries = []
-            for name, array in record.items():
-                place = f"{prefix}/{len(arrays)}"
-                arrays[place] = np.frombuffer(array.data, dtype=np.uint8)
-                entries.append([name, array.dtype, list(array.shape), array.stype, place])
+            entries = [
+                [name, array.dtype, list(array.shape), array.stype, payload.add(array.data)]
+                for name, array in record.items()
+            ]
             rows.append([key, "arrays", entries])
         else:
             values = {name: _plain(value) for name, value in record.items()}
@@ -151,16 +167,15 @@ def write(content: Any, prefix: str, arrays: dict[str, Array]) -> list[list[Any]
     return rows
 
 
-def read(rows: list[list[Any]], arrays: Mapping[str, Array]) -> Any:
+def read(rows: list[list[Any]], payload: memoryview) -> Any:
     """Returns the content that `write` has written."""
-    from flwr.app import Array as FlowerArray
-    from flwr.app import ArrayRecord, ConfigRecord, MetricRecord, RecordDict
+    from flwr.app import Array, ArrayRecord, ConfigRecord, MetricRecord, RecordDict
 
     content = RecordDict()
     for key, kind, values in rows:
         if kind == "arrays":
             found = {
-                name: FlowerArray(dtype=dtype, shape=tuple(shape), stype=stype, data=arrays[place].tobytes())
+                name: Array(dtype=dtype, shape=tuple(shape), stype=stype, data=bytes(payload[slice(*place)]))
                 for name, dtype, shape, stype, place in values
             }
             content[key] = ArrayRecord(found)

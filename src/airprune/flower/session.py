@@ -17,7 +17,7 @@ from airprune.errors import WorkFailed
 from airprune.flower import contents
 from airprune.flower.air import Air, Orders, Work
 from airprune.flower.app import FlowerApp
-from airprune.flower.client import Answer, Call, ClientFactory, device_of
+from airprune.flower.client import Answer, Call, ClientFactory, device_of, kept_randomness
 from airprune.flower.counting import ComputeClock, Rule
 from airprune.flower.replies import Replies
 from airprune.scenario import Scenario
@@ -191,7 +191,8 @@ class Session:
                 )
                 for place, (device, message) in enumerate(messages.items())
             ]
-            answers = dict(zip(messages, self.engine.map("call", None, calls), strict=True))
+            with kept_randomness():
+                answers = dict(zip(messages, self.engine.map("call", None, calls), strict=True))
             if self._replies is not None:
                 self._replies.write(number, said, answers)
         else:
