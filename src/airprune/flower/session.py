@@ -237,7 +237,8 @@ class Session:
         trains = orders.message == "train"
         for device, answer in answers.items():
             content = answer.content
-            samples = 0 if content is None else contents.num_examples(content)
+            numbers = {} if content is None else contents.numbers_of(content)
+            samples = contents.examples_in(numbers)
             seconds, rule = self.clock.seconds(
                 device,
                 cpu_s=answer.cpu_s,
@@ -256,7 +257,7 @@ class Session:
                     num_weights=weights,
                     num_samples=samples,
                     passes=round(sum(one.samples for one in answer.counts)) or samples,
-                    loss=math.nan if content is None else contents.loss_of(content),
+                    loss=contents.loss_in(numbers),
                     failed=bool(answer.trouble),
                 )
             )
@@ -288,6 +289,6 @@ class Session:
 def numpy_arrays(content: Any) -> dict[str, np.ndarray]:
     """Returns the arrays of a message by their own names."""
     found: dict[str, np.ndarray] = {}
-    for record in content.array_records.values():
+    for _, record in contents.records_of(content, "Array"):
         found |= {name: array.numpy() for name, array in record.items()}
     return found
