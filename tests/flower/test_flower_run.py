@@ -17,7 +17,7 @@ pytestmark = pytest.mark.slow
 
 HERE = Path(__file__).parent
 NUMPY, LEGACY = HERE / "apps/mean_numpy", HERE / "apps/mean_legacy"
-VERSION = VERSIONS[0]
+VERSION = VERSIONS[1]
 
 
 def flower(app, out, *words, version=VERSION):

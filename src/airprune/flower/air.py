@@ -75,7 +75,7 @@ class ModelSize:
 
 @dataclass(frozen=True, kw_only=True)
 class Work:
-    """What one client did with its message, and sends back.
+    """The work of one client on its message, and the size of its reply.
 
     Attributes:
       compute_s: on its device.

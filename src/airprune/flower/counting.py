@@ -1,4 +1,4 @@
-"""How long a device computes for a call of its client, which is a black box: counted, measured, or from a table."""
+"""Finds the compute time of a call of a client, which is a black box: counted, measured, or from a table."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ class Keeper(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """What a session is made from."""
+    """The settings of a session."""
 
     app: FlowerApp
     scenario: Scenario
