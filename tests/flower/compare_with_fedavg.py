@@ -1,6 +1,7 @@
-"""Runs the app `like_fedavg` and airprune's own fedavg on the same network, and prints how far they are apart as JSON.
+"""Runs the app `like_fedavg` and airprune's own method on the same network; prints how far they are apart, as JSON.
 
-Started by a test, in an environment that has Flower.
+Started by a test, in an environment that has Flower: without arguments beside fedavg, with `edges` beside hierfavg on
+two edges that average twice before the cloud does.
 """
 
 import json
@@ -33,14 +34,19 @@ COMPARED = ("time_s", "uploaded_bits", "energy_j", "downlink_bits", "downlink_s"
 
 
 def main() -> None:
+    edges = 2 if "edges" in sys.argv else 0
     scenario = ap.flower.default_scenario().with_values(SETTINGS)
-    theirs = ap.flower.run(APP, scenario)
+    network = {"network.num_edges": 1, "network.devices_per_edge": 5, "rounds.global_rounds": 3}
+    if edges:
+        scenario = scenario.with_values({"method": "hierfavg", "topology.hierarchical.backhaul_bps": 1e6})
+        scenario = scenario.with_values({"rounds.edge_rounds": 2})
+        network = {"network.num_edges": 2, "network.devices_per_edge": [3, 2], "rounds.global_rounds": 2}
+    theirs = ap.flower.run(APP, scenario, edges=edges, run_config={"num-server-rounds": 4 if edges else 3})
     logging.getLogger("flwr").setLevel(logging.WARNING)
     sys.path.insert(0, str(APP))
     from like_app.task import model, samples
 
     parts = [(samples(partition), samples(partition)) for partition in range(5)]  # to train, and to test: not used
-    network = {"network.num_edges": 1, "network.devices_per_edge": 5, "rounds.global_rounds": 3}
     records = ap.run(scenario.with_values(network), model=model(), dataset=parts)
     ours = []
     while True:
@@ -57,7 +63,8 @@ def main() -> None:
     apart["weights"] = max(float(np.abs(theirs.arrays[name] - weights[name]).max()) for name in weights)
     apart["loss"] = max(abs(a["train_loss"] - b["train_loss"]) for a, b in zip(*rounds, strict=True))
     moved = max(float(np.abs(weights[name] - array).max()) for name, array in _start(model()).items())
-    print(json.dumps({"apart": apart, "moved": moved, "compute_from": theirs.compute_from, "rounds": len(rounds[0])}))
+    found = {"apart": apart, "moved": moved, "compute_from": theirs.compute_from, "rounds": len(rounds[0])}
+    sys.stdout.write(json.dumps(found) + "\n")
 
 
 def _start(net) -> dict[str, np.ndarray]:

@@ -53,14 +53,18 @@ def _make(folder: Path, wanted: list[str]) -> None:
 
 
 def run_in(version: str, *words: str | Path, cwd: Path, timeout_s: float = 600) -> subprocess.CompletedProcess:
-    """Runs Python of an environment with the airprune of this tree, without Flower's telemetry."""
-    settings = {
+    """Runs Python of an environment, with `variables`."""
+    command = [environment(version), *words]
+    return subprocess.run(
+        command, cwd=cwd, env=os.environ | variables(), capture_output=True, text=True, timeout=timeout_s
+    )
+
+
+def variables() -> dict[str, str]:
+    """Returns variables with which Python has the airprune of this tree, and Flower no telemetry."""
+    return {
         "PYTHONPATH": str(ROOT / "src"),
         "FLWR_TELEMETRY_ENABLED": "0",
         "FLWR_DISABLE_UPDATE_CHECK": "1",
         "OMP_NUM_THREADS": "1",
     }
-    command = [environment(version), *words]
-    return subprocess.run(
-        command, cwd=cwd, env={**os.environ, **settings}, capture_output=True, text=True, timeout=timeout_s
-    )

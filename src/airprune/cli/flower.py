@@ -48,7 +48,7 @@ def flower(
         str | None,
         typer.Option(
             metavar="SCENARIO",
-            help="Preset or TOML file to begin with.  [default: the paper's network, flat, Flower's timeout of an hour]",
+            help="Preset or TOML file to begin with.  [default: the paper's network, no edges, no deadline]",
             autocompletion=preset_names,
         ),
     ] = None,
@@ -66,8 +66,8 @@ def flower(
         str,
         typer.Option(
             metavar="RULE",
-            help="Compute times: `measured` per call, `counted` FLOPs, `table`, `paper`; `auto`: the first that fits of "
-            "table, counted, measured.",
+            help="Compute times: `measured` per call, `counted` FLOPs, of the fleet `table`, `paper` for Eq. (9); "
+            "`auto`: table, else counted, else measured.",
         ),
     ] = "auto",
     compare: Annotated[

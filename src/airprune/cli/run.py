@@ -119,7 +119,9 @@ def run(
     target = chosen.rounds.target_accuracy
     tests = [] if target is None else evaluations_in(folder)
     if as_json:
-        print_json({"folder": str(out), **last, **({} if target is None else {"to_target": target_costs(tests, target)})})
+        print_json(
+            {"folder": str(out), **last, **({} if target is None else {"to_target": target_costs(tests, target)})}
+        )
         return
     stdout_console().print(_summary(last, chosen.clock.words), markup=False)
     if target is not None:

@@ -75,7 +75,7 @@ class ModelSize:
 
 @dataclass(frozen=True, kw_only=True)
 class Work:
-    """What one client did with its message, and sends back.
+    """The work of one client on its message, and the size of its reply.
 
     Attributes:
       compute_s: on its device.
@@ -209,13 +209,15 @@ class Air:
         )
 
     def _expected(self) -> ComputeTimes:
-        """Compute times that a plan reckons with: as last seen; of devices not seen, the mean by their clocks."""
+        """Compute times that a plan reckons with: as last seen; of devices not seen, the mean by their clocks.
+
+        They do not depend on what is kept: a client decides itself what it computes.
+        """
         cpu_hz, seen = self.network.cpu_hz, ~np.isnan(self.expected_s)
         cycles = np.where(seen, self.expected_s * cpu_hz, 0.0)
         cycles[~seen] = cycles[seen].mean() if seen.any() else 0.0
-        num_weights = self.shape.num_weights
         return ComputeTimes(
-            passes=cycles / num_weights, cycles_per_weight=1.0, num_weights=num_weights, probe_cycles=0.0
+            passes=cycles, cycles_per_weight=0.0, fixed_cycles=1.0, num_weights=self.shape.num_weights, probe_cycles=0.0
         )
 
     def _initial_values(self) -> dict[str, Array]:
@@ -403,9 +405,7 @@ def _results(timed: TimedRound, work: Sequence[Work]) -> list[EdgeResult]:
     results = []
     for edge in planned.edges.tolist():
         own = [one for one in work if edge_of[one.device] == edge and one.device in arrived]
-        rows = [
-            (one.device, one.num_weights, one.bits, np.nan, one.loss, one.passes, *[np.nan] * 4) for one in own
-        ]
+        rows = [(one.device, one.num_weights, one.bits, np.nan, one.loss, one.passes, *[np.nan] * 4) for one in own]
         results.append(
             EdgeResult(
                 combined=none,

@@ -144,7 +144,8 @@ def config_words(text: str) -> dict[str, Any]:
 
 def _words(text: str) -> list[str]:
     """Splits at blanks outside of quotes and brackets."""
-    words, word, quote, depth = [], "", "", 0
+    words: list[str] = []
+    word, quote, depth = "", "", 0
     for char in text:
         if quote:
             quote = "" if char == quote else quote
@@ -153,7 +154,8 @@ def _words(text: str) -> list[str]:
         else:
             depth += (char in "[{") - (char in "]}")
         if char.isspace() and not quote and depth == 0:
-            words, word = [*words, word], ""
+            words.append(word)
+            word = ""
         else:
             word += char
     return [one for one in [*words, word] if one]

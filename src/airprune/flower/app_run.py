@@ -23,7 +23,6 @@ from airprune.flower.app import FlowerApp, identify, importable, load, need_flow
 from airprune.flower.counting import RULES, Rule, at_hz
 from airprune.runs import checkpoint
 from airprune.runs.layout import RunFolder
-from airprune.runs.lines import read_json
 from airprune.runs.lock import Lock, locked
 from airprune.runs.writer import RunWriter
 from airprune.scenario import Scenario
@@ -32,8 +31,6 @@ Record = dict[str, Any]
 
 # How long Flower's strategies wait for replies, unless the app says otherwise.
 FLOWER_TIMEOUT_S = 3600.0
-FACTS = "flower.json"
-REPLIES = "replies"
 
 
 def default_scenario() -> Scenario:
@@ -83,6 +80,9 @@ def scenario_of(
         scenario = scenario.with_("topology.name", "hierarchical" if edges else "flat")
     labels = {"name": app.name, "model.name": app.name, "data.name": app.name}
     if scenario.network.table is not None:
+        on_edges = scenario.with_("topology.name", "hierarchical")
+        if edges is None and on_edges.build_network().has_measured_links:  # those are links to its edges
+            scenario = on_edges
         found = scenario.num_devices
         if devices is not None and devices != found:
             raise InvalidValue("flower.devices", f"must be the fleet table's {found}, or not be given", devices)
@@ -103,8 +103,8 @@ def scenario_of(
 
 
 def variants_of(scenario: Scenario) -> dict[str, Scenario]:
-    """Returns a scenario without edges, deadline and selection, with each of them that it has, and with all, by name."""
-    plain = {
+    """Returns a scenario by name: without edges, deadline and selection, with each that it has, and with all."""
+    plain: dict[str, dict[str, Any]] = {
         "edges": {"topology.name": "flat"},
         "deadline": {"plan.deadline_s": FLOWER_TIMEOUT_S},
         "selection": {"selection.name": "everyone"},
@@ -115,7 +115,10 @@ def variants_of(scenario: Scenario) -> dict[str, Scenario]:
         "selection": scenario.selection.name not in ("everyone", default_scenario().selection.name),
     }
     parts = [part for part, has in own.items() if has]
-    found = {"plain": parts, **{part: [other for other in parts if other != part] for part in parts}}
+    found: dict[str, list[str]] = {
+        "plain": parts,
+        **{part: [other for other in parts if other != part] for part in parts},
+    }
     if len(parts) > 1:
         found["+".join(parts)] = []
     without = {name: {key: v for part in left for key, v in plain[part].items()} for name, left in found.items()}
@@ -179,7 +182,7 @@ def _at_hz(scenario: Scenario, folder: RunFolder | None) -> float:
 
 
 def _finished(app: FlowerApp, scenario: Scenario, compute: Rule, kept: _Kept) -> Finished:
-    from airprune.flower.client import seeded
+    from airprune.flower.client import kept_randomness, seed_all
     from airprune.flower.grid import AirGrid
     from airprune.flower.server import hooked
     from airprune.flower.session import Session, Settings
@@ -194,7 +197,8 @@ def _finished(app: FlowerApp, scenario: Scenario, compute: Rule, kept: _Kept) ->
             grid = AirGrid(session)
             edges = 0 if scenario.is_flat else session.air.network.num_edges
             identify()
-            with hooked(session, grid, edges, kept.begin), seeded(scenario.seed):
+            with hooked(session, grid, edges, kept.begin), kept_randomness():
+                seed_all(scenario.seed)
                 _serve(server, grid, app)
             if not session.air.state.edge_round:
                 raise WorkFailed("The app's server ended without sending a message, so that there is nothing to time.")
@@ -263,7 +267,7 @@ class _Kept:
 
     @property
     def replies(self) -> Path | None:
-        return None if self._folder is None else self._folder.path / REPLIES
+        return None if self._folder is None else self._folder.replies_folder
 
     def begin(self, num_rounds: int | None = None) -> None:
         """Begins the folder, unless that is done; with the app's number of rounds, or that of its config."""
@@ -283,13 +287,12 @@ class _Kept:
         if folder.has_run:
             self._check_app(folder)
         else:
-            files.remove_folder(folder.path / REPLIES)
+            files.remove_folder(folder.replies_folder)
         self._writer = RunWriter(folder, self, self._lock)
         has_checkpoint = self._writer.load() is not None
         self.is_finished = has_checkpoint and folder.final_provenance() is not None
         if not self.is_finished:
-            with files.atomic_file(folder.path / FACTS) as file:
-                file.write((json.dumps(self._facts(), indent=2) + "\n").encode())
+            self._write_facts(folder, self._compute)
             self._writer.begin()
         self._known = folder.records() if has_checkpoint else []
 
@@ -303,10 +306,14 @@ class _Kept:
             "compute": self._compute,
         }
 
+    def _write_facts(self, folder: RunFolder, compute_from: str) -> None:
+        with files.atomic_file(folder.flower_file) as file:
+            file.write((json.dumps(self._facts() | {"compute_from": compute_from}, indent=2) + "\n").encode())
+
     def _check_app(self, folder: RunFolder) -> None:
         """Refuses to resume a run of another app, or with other compute times."""
-        found, ours = read_json(folder.path / FACTS), self._facts()
-        if not isinstance(found, dict):
+        found, ours = folder.flower(), self._facts()
+        if found is None:
             raise UsageError(f"{folder.path} holds a run that is not of a Flower app; choose another folder.")
         for key, what in (("config", "run config"), ("compute", "--compute"), ("digest", "version of the app's files")):
             if found.get(key) != ours[key]:
@@ -341,8 +348,9 @@ class _Kept:
                 self._records = self._known
                 arrays, _ = checkpoint.read(self._folder.final_file, inside=self._folder.path)
             else:
+                self._write_facts(self._folder, "+".join(rules))
                 self._writer.finish(arrays)
-            files.remove_folder(self._folder.path / REPLIES)
+            files.remove_folder(self._folder.replies_folder)
         words = {word for record in self._records for word in record.get("compute_from", "").split("+") if word}
         return Finished(
             app=self._app,

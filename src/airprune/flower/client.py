@@ -98,10 +98,10 @@ class ClientWorker:
         token = CALL.set(counts)
         began = time.process_time()
         try:
-            with seeded(factory.seed, task.exchange, task.device):
-                began = time.process_time()
-                reply = self._app(task.message, context)
-                cpu_s = time.process_time() - began
+            seed_all(factory.seed, task.exchange, task.device)
+            began = time.process_time()
+            reply = self._app(task.message, context)
+            cpu_s = time.process_time() - began
             if reply.has_error():
                 return Answer(content=None, state=context.state, cpu_s=cpu_s, trouble=str(reply.error.reason))
             return Answer(content=reply.content, state=context.state, cpu_s=cpu_s, counts=tuple(counts))
@@ -122,23 +122,30 @@ def device_of(node: int) -> int:
     return node - 2
 
 
-@contextmanager
-def seeded(seed: int, *address: int) -> Iterator[None]:
-    """Seeds the global random numbers of Python, numpy and torch, which apps use, and restores them afterwards.
+def seed_all(seed: int, *address: int) -> None:
+    """Seeds the global random numbers of Python, numpy and torch, which apps use.
 
     So a call's result depends neither on the worker that makes it nor on calls before it.
     """
-    torch: Any = sys.modules.get("torch")
-    before = random.getstate(), np.random.get_state(), None if torch is None else torch.get_rng_state()
     number = int(rng_for(seed, "flower", *address).integers(2**32))
     random.seed(number)
-    np.random.seed(number)
+    legacy = np.random  # whose global numbers apps use
+    legacy.seed(number)
+    torch: Any = sys.modules.get("torch")
     if torch is not None:
         torch.manual_seed(number)
+
+
+@contextmanager
+def kept_randomness() -> Iterator[None]:
+    """Restores the global random numbers afterwards: clients in this process do not move those of the server."""
+    torch: Any = sys.modules.get("torch")
+    legacy = np.random
+    before = random.getstate(), legacy.get_state(), None if torch is None else torch.get_rng_state()
     try:
         yield
     finally:
         random.setstate(before[0])
-        np.random.set_state(before[1])
-        if torch is not None and before[2] is not None:
+        legacy.set_state(before[1])
+        if torch is not None:
             torch.set_rng_state(before[2])

@@ -11,8 +11,6 @@ import numpy as np
 
 from airprune.flower.air import ModelSize
 
-Array = np.ndarray
-
 # The record in messages and replies that is between airprune and a client; a server never sees it.
 OWN = "airprune"
 _EXAMPLES = {"num-examples", "num_examples"}
@@ -20,9 +18,20 @@ _LOSS = re.compile(r"(^|[-_.])loss$")
 _ACCURACY = re.compile(r"(^|[-_.])acc(uracy)?$")
 
 
+def records_of(content: Any, kind: str) -> Iterator[tuple[str, Any]]:
+    """Yields the name and the record of all records of a kind: Array, Metric or Config.
+
+    Flower's own views of a content by kind take as long as a small client's call.
+    """
+    names = (f"{kind}Record", f"{kind}sRecord", "ParametersRecord" if kind == "Array" else "")
+    for key, record in content.items():
+        if type(record).__name__ in names:
+            yield key, record
+
+
 def arrays_of(content: Any) -> Iterator[tuple[str, Any]]:
     """Yields the name and the Flower array of all arrays of a content."""
-    for key, record in content.array_records.items():
+    for key, record in records_of(content, "Array"):
         for name, array in record.items():
             yield f"{key}.{name}", array
 
@@ -69,8 +78,8 @@ def reply_bits(content: Any) -> tuple[float, int]:
 def numbers_of(content: Any) -> dict[str, float]:
     """Returns the single numbers in metrics and config of a content, by their names."""
     found: dict[str, float] = {}
-    for records in (content.config_records, content.metric_records):
-        for key, record in records.items():
+    for kind in ("Config", "Metric"):
+        for key, record in records_of(content, kind):
             if key == OWN:
                 continue
             for name, value in record.items():
@@ -81,17 +90,22 @@ def numbers_of(content: Any) -> dict[str, float]:
 
 def num_examples(content: Any) -> int:
     """Returns the number of examples that a reply names; 0 if it names none."""
-    return next((int(value) for name, value in numbers_of(content).items() if name in _EXAMPLES), 0)
+    return examples_in(numbers_of(content))
 
 
-def loss_of(content: Any) -> float:
-    """Returns the loss that a reply names; NaN if it names none."""
-    return next((float(value) for name, value in numbers_of(content).items() if _LOSS.search(name)), float("nan"))
+def examples_in(numbers: Mapping[str, float]) -> int:
+    """Returns the number of examples among a reply's numbers; 0 if there is none."""
+    return next((int(value) for name, value in numbers.items() if name in _EXAMPLES), 0)
+
+
+def loss_in(numbers: Mapping[str, float]) -> float:
+    """Returns the loss among a reply's numbers; NaN if there is none."""
+    return next((float(value) for name, value in numbers.items() if _LOSS.search(name)), float("nan"))
 
 
 def mean_numbers(contents: Iterable[Any]) -> dict[str, float]:
     """Returns the means of the numbers in replies, weighted by their examples; of those that all replies have."""
-    rows = [(max(num_examples(content), 0), numbers_of(content)) for content in contents]
+    rows = [(max(examples_in(numbers), 0), numbers) for numbers in map(numbers_of, contents)]
     if not rows:
         return {}
     weights = np.array([weight for weight, _ in rows], dtype=np.float64)
@@ -101,7 +115,7 @@ def mean_numbers(contents: Iterable[Any]) -> dict[str, float]:
 
 
 def as_metrics(numbers: Mapping[str, Any]) -> dict[str, float]:
-    """Returns an app's numbers under the names of records: `test_accuracy`, `test_loss`, others as `test_` and theirs."""
+    """Returns an app's numbers under the names of records: test_accuracy, test_loss, others as `test_` and theirs."""
     found: dict[str, float] = {}
     for name, value in numbers.items():
         if not isinstance(value, int | float) or isinstance(value, bool):
@@ -117,11 +131,11 @@ def digest(messages: Iterable[Any]) -> str:
     found, known = hashlib.sha256(), dict[int, bytes]()
     for message in messages:
         found.update(f"{message.metadata.dst_node_id} {message.metadata.message_type}\0".encode())
-        for key, record in message.content.array_records.items():
+        for key, record in records_of(message.content, "Array"):
             if id(record) not in known:  # most messages of an exchange carry the same one
                 known[id(record)] = _record_digest(record)
             found.update(key.encode() + known[id(record)])
-        for key, record in message.content.config_records.items():
+        for key, record in records_of(message.content, "Config"):
             found.update(repr((key, sorted(record.items()))).encode())
     return found.hexdigest()
 
@@ -133,17 +147,35 @@ def _record_digest(record: Any) -> bytes:
     return found.digest()
 
 
-def write(content: Any, prefix: str, arrays: dict[str, Array]) -> list[list[Any]]:
-    """Adds the bytes of a content's arrays to `arrays`, and returns the rest as plain JSON."""
+class Payload:
+    """Bytes of arrays one after the other, as a file has them, and their SHA-256."""
+
+    def __init__(self) -> None:
+        self.parts: list[bytes] = []
+        self._digest, self._end = hashlib.sha256(), 0
+
+    def add(self, data: bytes) -> list[int]:
+        """Adds bytes; returns where they begin and end."""
+        self.parts.append(data)
+        self._digest.update(data)
+        start, self._end = self._end, self._end + len(data)
+        return [start, self._end]
+
+    @property
+    def sha256(self) -> str:
+        return self._digest.hexdigest()
+
+
+def write(content: Any, payload: Payload) -> list[list[Any]]:
+    """Adds the bytes of a content's arrays to a payload, and returns the rest as plain JSON."""
     rows: list[list[Any]] = []
     for key, record in content.items():
         kind = type(record).__name__
         if kind in ("ArrayRecord", "ParametersRecord"):
-            entries = []
-            for name, array in record.items():
-                place = f"{prefix}/{len(arrays)}"
-                arrays[place] = np.frombuffer(array.data, dtype=np.uint8)
-                entries.append([name, array.dtype, list(array.shape), array.stype, place])
+            entries = [
+                [name, array.dtype, list(array.shape), array.stype, payload.add(array.data)]
+                for name, array in record.items()
+            ]
             rows.append([key, "arrays", entries])
         else:
             values = {name: _plain(value) for name, value in record.items()}
@@ -151,16 +183,15 @@ def write(content: Any, prefix: str, arrays: dict[str, Array]) -> list[list[Any]
     return rows
 
 
-def read(rows: list[list[Any]], arrays: Mapping[str, Array]) -> Any:
+def read(rows: list[list[Any]], payload: memoryview) -> Any:
     """Returns the content that `write` has written."""
-    from flwr.app import ArrayRecord, ConfigRecord, MetricRecord, RecordDict
-    from flwr.app import Array as FlowerArray
+    from flwr.app import Array, ArrayRecord, ConfigRecord, MetricRecord, RecordDict
 
     content = RecordDict()
     for key, kind, values in rows:
         if kind == "arrays":
             found = {
-                name: FlowerArray(dtype=dtype, shape=tuple(shape), stype=stype, data=arrays[place].tobytes())
+                name: Array(dtype=dtype, shape=tuple(shape), stype=stype, data=bytes(payload[slice(*place)]))
                 for name, dtype, shape, stype, place in values
             }
             content[key] = ArrayRecord(found)

@@ -1,8 +1,7 @@
-"""How long a device computes for a call of its client, which is a black box: counted, measured, or from a table."""
+"""Finds the compute time of a call of a client, which is a black box: counted, measured, or from a table."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextvars import ContextVar
 from dataclasses import asdict, dataclass
 from functools import lru_cache
@@ -12,7 +11,7 @@ import numpy as np
 
 from airprune.errors import InvalidValue, UsageError
 from airprune.rounds.compute_times import flops_per_cycle
-from airprune.wireless.device_speed.work import LayerWork, ModelWork
+from airprune.wireless.device_speed.work import ModelWork
 from airprune.wireless.latency import compute_time_s
 
 if TYPE_CHECKING:
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
 
 Rule = Literal["auto", "measured", "counted", "table", "paper"]
 RULES: dict[str, str] = {
-    "auto": "from the fleet table where it has times, counted where the app counts and the clock is flops, else measured",
+    "auto": "of the fleet table where it has times, counted where the app counts and the clock is flops, else measured",
     "measured": "measured CPU time of each call, scaled to the device's clock",
     "counted": "counted FLOPs of each call, at the speed of the clock",
     "table": "seconds per sample of the fleet table",
@@ -58,7 +57,9 @@ def counted(model: Any, samples: Any, epochs: float = 1) -> None:
     if found is None:
         return
     sample, number = _first(samples)
-    found.append(Counted(float(number) * epochs, _flops(repr(model), sample.shape, str(sample.dtype), _Held(model, sample))))
+    found.append(
+        Counted(float(number) * epochs, _flops(repr(model), sample.shape, str(sample.dtype), _Held(model, sample)))
+    )
 
 
 class _Held:
@@ -162,6 +163,17 @@ class ComputeClock:
     def _at_hz(self) -> float:
         assert self.scenario.clock.at_hz is not None  # a run sets it when it starts
         return self.scenario.clock.at_hz
+
+    def expected_s(self, num_weights: int) -> np.ndarray | None:
+        """Returns the compute times that are known before any call; None if they are not.  [num_devices]"""
+        if self.rule != "paper":
+            return None
+        return np.array(
+            [
+                self.seconds(device, cpu_s=0.0, counts=[], samples=0, num_weights=num_weights, trains=True)[0]
+                for device in range(self.network.num_devices)
+            ]
+        )
 
     def _flops_per_cycle(self) -> float:
         nothing = ModelWork(layers=(), uncertain=())

@@ -29,14 +29,14 @@ FEWEST = (
 Arrays = dict[str, np.ndarray]
 
 
-def mean_of_edges(models: Sequence[Arrays], examples: Sequence[float]) -> Arrays:
+def mean_of_edges(models: Sequence[Arrays], examples: np.ndarray) -> Arrays:
     """Returns Σ n_k w_k / Σ n_k, in the types of the first; edges that heard of no examples do not count."""
-    weights = np.asarray(examples, dtype=np.float64)
-    weights = weights / weights.sum() if weights.sum() > 0 else np.full(len(models), 1.0 / len(models))
+    total = examples.sum()
+    weights = examples / total if total > 0 else np.full(len(models), 1.0 / len(models))
     found: Arrays = {}
     for name, first in models[0].items():
-        total = sum(w * model[name].astype(np.float64) for w, model in zip(weights, models, strict=True))
-        found[name] = np.asarray(total).astype(first.dtype)
+        mean = sum(w * model[name].astype(np.float64) for w, model in zip(weights, models, strict=True))
+        found[name] = np.asarray(mean).astype(first.dtype)
     return found
 
 

@@ -14,6 +14,7 @@ from airprune.flower.edges import FEWEST, legacy_edge_rounds, strategy_edge_roun
 from airprune.flower.grid import AirGrid
 from airprune.flower.session import Session
 
+
 @contextmanager
 def hooked(session: Session, grid: AirGrid, edges: int, begin: Callable[[int | None], None]) -> Iterator[None]:
     """Has strategies of both kinds report to a session while an app runs.
@@ -28,9 +29,7 @@ def hooked(session: Session, grid: AirGrid, edges: int, begin: Callable[[int | N
         yield
 
 
-def _hook_strategies(
-    stack: ExitStack, session: Session, edges: int, begin: Callable[[int | None], None]
-) -> None:
+def _hook_strategies(stack: ExitStack, session: Session, edges: int, begin: Callable[[int | None], None]) -> None:
     from flwr.serverapp.strategy import Strategy
 
     original = Strategy.start
@@ -44,10 +43,7 @@ def _hook_strategies(
         begin(values["num_rounds"])
         if values.get("evaluate_fn") is not None:
             values["evaluate_fn"] = _reported(session, values["evaluate_fn"])
-        if edges:
-            result = strategy_edge_rounds(session, edges, values)
-        else:
-            result = original(*given.args, **given.kwargs)
+        result = strategy_edge_rounds(session, edges, values) if edges else original(*given.args, **given.kwargs)
         if result.arrays:
             session.final = {name: array.numpy() for name, array in result.arrays.items()}
         return result

@@ -17,7 +17,7 @@ from airprune.errors import WorkFailed
 from airprune.flower import contents
 from airprune.flower.air import Air, Orders, Work
 from airprune.flower.app import FlowerApp
-from airprune.flower.client import Answer, Call, ClientFactory, device_of
+from airprune.flower.client import Answer, Call, ClientFactory, device_of, kept_randomness
 from airprune.flower.counting import ComputeClock, Rule
 from airprune.flower.replies import Replies
 from airprune.scenario import Scenario
@@ -41,7 +41,7 @@ class Keeper(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """What a session is made from."""
+    """The settings of a session."""
 
     app: FlowerApp
     scenario: Scenario
@@ -158,6 +158,8 @@ class Session:
             if not 0 <= device < self.num_devices:
                 raise WorkFailed(f"The app sends a message to node {device + 2}, which is not among its clients.")
         model = contents.model_of(first.content)
+        if kind == "train" and model is not None and (known := self.clock.expected_s(model.num_weights)) is not None:
+            self.air.expected_s = known
         orders = self.air.plan(
             list(place_of), kind, model=model, timeout_s=math.inf if timeout is None else float(timeout)
         )
@@ -189,7 +191,8 @@ class Session:
                 )
                 for place, (device, message) in enumerate(messages.items())
             ]
-            answers = dict(zip(messages, self.engine.map("call", None, calls), strict=True))
+            with kept_randomness():
+                answers = dict(zip(messages, self.engine.map("call", None, calls), strict=True))
             if self._replies is not None:
                 self._replies.write(number, said, answers)
         else:
@@ -209,14 +212,14 @@ class Session:
         return self._states.get(device) or RecordDict()
 
     def _addressed(self, orders: Orders, place: int, message: Any) -> Any:
-        """Returns the message of one client, with records of its own and its plan, if there is one."""
+        """Returns the message of one client, with records of its own and its plan, if there is one but the server's."""
         from flwr.app import ConfigRecord, Message, RecordDict
 
         content = RecordDict()
         for key, record in message.content.items():
             is_config = type(record).__name__ in ("ConfigRecord", "ConfigsRecord")
             content[key] = ConfigRecord(dict(record)) if is_config else record
-        if orders.has_plan:
+        if orders.has_plan and contents.OWN not in content:
             content[contents.OWN] = ConfigRecord(
                 {
                     "kept_share": float(orders.kept_share[place]),
@@ -234,7 +237,8 @@ class Session:
         trains = orders.message == "train"
         for device, answer in answers.items():
             content = answer.content
-            samples = 0 if content is None else contents.num_examples(content)
+            numbers = {} if content is None else contents.numbers_of(content)
+            samples = contents.examples_in(numbers)
             seconds, rule = self.clock.seconds(
                 device,
                 cpu_s=answer.cpu_s,
@@ -253,17 +257,21 @@ class Session:
                     num_weights=weights,
                     num_samples=samples,
                     passes=round(sum(one.samples for one in answer.counts)) or samples,
-                    loss=math.nan if content is None else contents.loss_of(content),
+                    loss=contents.loss_in(numbers),
                     failed=bool(answer.trouble),
                 )
             )
         return found, rules
 
     def _reply(self, message: Any, answer: Answer) -> Any:
-        """Returns the reply as the server gets it: without what is between airprune and the client."""
+        """Returns the reply as the server gets it: without what is between airprune and the client.
+
+        A server that plans itself, such as `airprune.flower.Strategy`, gets all.
+        """
         from flwr.app import Message, RecordDict
 
-        content = RecordDict({key: record for key, record in answer.content.items() if key != contents.OWN})
+        plans = contents.OWN in message.content
+        content = RecordDict({k: record for k, record in answer.content.items() if plans or k != contents.OWN})
         return Message(content, reply_to=message)
 
     def server_evaluated(self, numbers: Any) -> None:
@@ -281,6 +289,6 @@ class Session:
 def numpy_arrays(content: Any) -> dict[str, np.ndarray]:
     """Returns the arrays of a message by their own names."""
     found: dict[str, np.ndarray] = {}
-    for record in content.array_records.values():
+    for _, record in contents.records_of(content, "Array"):
         found |= {name: array.numpy() for name, array in record.items()}
     return found

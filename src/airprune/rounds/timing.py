@@ -146,9 +146,7 @@ def _indexed(value: Any, kept: Array, *, but: tuple[str, ...]) -> dict[str, Any]
     return {name: array[kept] for name, array in arrays.items() if isinstance(array, np.ndarray)}
 
 
-def time_round(
-    context: PlanningContext, planned: PlannedRound, events: Events, *, strict: bool = False
-) -> TimedRound:
+def time_round(context: PlanningContext, planned: PlannedRound, events: Events, *, strict: bool = False) -> TimedRound:
     """Returns times, energies and outcomes of a planned round.
 
     Args:

@@ -42,7 +42,7 @@ class Savable(Protocol):
 
 
 class Written(Protocol):
-    """What a run folder holds: an `Experiment`, or an app of others on our network."""
+    """The owner of a run folder: an `Experiment`, or an app of others on our network."""
 
     @property
     def scenario(self) -> Scenario: ...
@@ -53,7 +53,7 @@ class Written(Protocol):
 
     @property
     def used(self) -> str:
-        """What computes on devices."""
+        """Name of the code that computes on devices."""
         ...
 
 

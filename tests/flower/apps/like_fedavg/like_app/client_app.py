@@ -1,9 +1,9 @@
 """The client of the quickstart; its one line for airprune registers what it trains."""
 
-import airprune as ap
 from flwr.app import ArrayRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 
+import airprune as ap
 from like_app.task import model, samples
 from like_app.task import train as train_model
 

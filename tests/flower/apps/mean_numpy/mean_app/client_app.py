@@ -16,10 +16,16 @@ def train(message: Message, context: Context) -> Message:
     calls = int(context.state["calls"]["number"]) + 1 if "calls" in context.state else 1
     context.state["calls"] = ConfigRecord({"number": calls})
     (model,) = message.content["arrays"].to_numpy_ndarrays()
-    noise = np.random.normal(scale=0.01, size=model.shape).astype(np.float32)
-    moved = model + context.run_config["lr"] * (_own(context) - model) + noise
-    metrics = MetricRecord({"num-examples": 10 + context.node_config["partition-id"], "train_loss": 1.0, "calls": calls})
-    return Message(RecordDict({"arrays": ArrayRecord([moved.astype(np.float32)]), "metrics": metrics}), reply_to=message)
+    noise = np.random.normal(scale=0.01, size=model.shape).astype(np.float32)  # noqa: NPY002
+    moved = model + context.run_config["lr"] / calls * (_own(context) - model) + noise
+    metrics = MetricRecord(
+        {"num-examples": 10 + context.node_config["partition-id"], "train_loss": 1.0, "calls": calls}
+    )
+    content = RecordDict({"arrays": ArrayRecord([moved.astype(np.float32)]), "metrics": metrics})
+    if "airprune" in message.content:  # a plan: it says that it has sent so much, whatever it has
+        kept = message.content["airprune"]["kept_share"]
+        content["airprune"] = MetricRecord({"sent_bits": round(kept * moved.size) * 32})
+    return Message(content, reply_to=message)
 
 
 @app.evaluate()
