@@ -78,8 +78,9 @@ def test_a_killed_run_ends_in_the_bytes_of_one_that_was_not(tmp_path):
 
 
 def test_worker_processes_change_nothing(tmp_path):
-    flower(NUMPY, tmp_path / "serial")
-    flower(NUMPY, tmp_path / "processes", "--engine", "processes", "--workers", "2")
+    records = flower(NUMPY, tmp_path / "serial", "--devices", "4")
+    assert {device for record in records for device in record.get("device", ())} == {0, 1, 2, 3}
+    flower(NUMPY, tmp_path / "processes", "--devices", "4", "--engine", "processes", "--workers", "2")
     for name in ("records.jsonl", "final.safetensors"):
         assert (tmp_path / "processes" / name).read_bytes() == (tmp_path / "serial" / name).read_bytes(), name
 

@@ -42,7 +42,7 @@ _COLUMNS = ("time_s", "uploaded_bits", "energy_j", "test_accuracy", "test_loss",
 
 
 def flower(
-    path: Annotated[str, typer.Argument(metavar="[PATH]", help="Folder of the app, with its pyproject.toml.")] = ".",
+    path: Annotated[str, typer.Argument(metavar="PATH", help="Folder of the app, with its pyproject.toml.")] = ".",
     overrides: Changes = None,
     scenario: Annotated[
         str | None,
@@ -120,7 +120,15 @@ def _run(app: FlowerApp, scenario: Scenario, compute: str, out: Path, resume: bo
     done = len(RunFolder(out).records()) if resume else 0
     try:
         with _progress(scenario, label, done, app.num_rounds) as show:
-            return run(app, scenario, out=out, resume=resume, compute=compute, on_record=show)  # type: ignore[arg-type]
+            return run(
+                app,
+                scenario,
+                out=out,
+                resume=resume,
+                devices=scenario.num_devices,
+                compute=compute,  # type: ignore[arg-type]
+                on_record=show,
+            )
     except KeyboardInterrupt:
         say(f"Stopped; {out} keeps what is done. Continue with the same command and --resume.")
         raise typer.Exit(STOPPED) from None
