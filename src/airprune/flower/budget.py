@@ -261,7 +261,7 @@ def within_budget(message: Any, context: Any, call_next: Callable[[Any, Any], An
         got = ", ".join(sorted(beside)) or f"{len(matched)} of {len(received)} arrays"
         raise InvalidValue("within_budget: the reply", rule, got, "Or use a strategy of Flower's at the server")
     base = {key: received[key] for key in matched}
-    rng = rng_for(0, "flower", _round_number(message), budget.device)
+    rng = rng_for(0, "flower-reply", _round_number(message), budget.device)
     payload = encode(base, matched, budget, rng) if base else b""
     if budget.coded:
         arrays = {UPDATE: np.frombuffer(payload, np.uint8)}
