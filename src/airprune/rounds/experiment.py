@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -179,6 +180,13 @@ class Experiment:
     def used(self) -> str:
         """The kernel, and what it computes on unless that is the CPU: `torch:cuda`."""
         return self.kernel if self.device == "cpu" else f"{self.kernel}:{self.device}"
+
+    @property
+    def identity(self) -> str:
+        """A digest of the data set and the starting weights, which a checkpoint belongs to beyond the scenario."""
+        digest = hashlib.sha256(self.dataset.fingerprint.encode())
+        digest.update(self.model.state_array.tobytes())
+        return digest.hexdigest()
 
     @cached_property
     def max_pruning_ratio(self) -> float:
