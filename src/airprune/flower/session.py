@@ -13,7 +13,7 @@ import numpy as np
 
 from airprune.engines import engine_named
 from airprune.engines.base import Engine
-from airprune.errors import WorkFailed
+from airprune.errors import UsageError, WorkFailed
 from airprune.flower import contents
 from airprune.flower.air import Air, Orders, Work
 from airprune.flower.app import FlowerApp
@@ -71,6 +71,7 @@ class Session:
     Attributes:
       final: the model that the server has in the end: what its strategy returned, or the last that it sent.
       rules: the ways in which compute times were found.
+      has_edges: set once the app's strategy is at every edge.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -87,6 +88,7 @@ class Session:
         self._num_exchanges = self._num_messages = 0
         self.final: dict[str, np.ndarray] = {}
         self.rules: set[str] = set()
+        self.has_edges = False
 
     def __enter__(self) -> Session:
         return self
@@ -129,6 +131,11 @@ class Session:
 
         Messages of several types, or several to one client, are sent one after the other.
         """
+        if self.air.network.num_edges > 1 and not self.has_edges:
+            raise UsageError(
+                "The app's server has a loop of its own instead of a strategy's start, so that no strategy can be put "
+                "at edges; run it without --edges."
+            )
         self._settings.kept.begin()
         replies: list[Any] = [None] * len(messages)
         waiting = list(range(len(messages)))
