@@ -92,6 +92,25 @@ def test_clients_keep_to_their_budgets_and_methods_are_strategies(version, tmp_p
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("version", VERSIONS[:2])
+def test_clients_that_keep_to_their_plans_meet_the_deadline_and_are_charged_what_they_send(version, tmp_path):
+    plan = ["plan.scheme=optimal", "plan.deadline_s=2e-4", "plan.max_pruning_ratio=0.9", "plan.cycles_per_weight=1e-6"]
+    words = ["flower", APPS / "budgeted", "--engine", "serial", "--compute", "paper", "--out", tmp_path / "run", *plan]
+    done = run_in(version, "-m", "airprune", *words, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    records = [json.loads(line) for line in (tmp_path / "run/records.jsonl").read_text().splitlines()]
+    trainings = [record for record in records if record["kind"] == "edge"]
+    for record in trainings:
+        sent = [kept for kept, fate in zip(record["kept_weights"], record["fate"], strict=True) if fate == "ok"]
+        assert set(record["fate"]) <= {"ok", "blocked"} and len(sent) >= 4 and max(sent) < 40 * 30
+        assert record["uploaded_bits"] == 32 * (sum(sent) + 40 * len(sent))  # weights, and a bias of each row
+        assert record["edge_latency_s"][0] <= 2e-4 * (1 + 1e-9)
+    first = next(record for record in records if record["kind"] == "global")
+    assert first["test_moved"] == pytest.approx(max(trainings[0]["kept_weights"]) / (40 * 30))  # masks are nested
+    assert first["test_loss"] == pytest.approx(1.0)  # ten steps of 0.1
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("version", VERSIONS)
 def test_the_extras_flower_and_deploy_install_together(version, tmp_path):
     checked = subprocess.run([environment(version), "-m", "pip", "check"], capture_output=True, text=True, timeout=120)

@@ -31,6 +31,8 @@ from airprune.components.units import UnitGraph
 from airprune.errors import InvalidValue
 from airprune.methods.compression import COMPRESSIONS, Compression
 from airprune.methods.compression.base import Message, Wire
+from airprune.methods.compression.quantised import Quantised
+from airprune.methods.compression.sign import Sign
 from airprune.methods.masking.core.masks import choose_mask
 from airprune.models.layout import Layout
 from airprune.randomness import rng_for
@@ -78,8 +80,17 @@ class Budget:
     @classmethod
     def of(cls, record: Mapping[str, Any]) -> Budget:
         """Reads a record; keys of others are left alone."""
-        known = cls.__dataclass_fields__
-        return cls(**{name: type(known[name].default)(record[name]) for name in known if name in record})
+        kinds: dict[str, Callable[[Any], Any]] = {
+            "kept_share": float,
+            "bits": int,
+            "steps": int,
+            "deadline_s": float,
+            "device": int,
+            "compression": str,
+            "code": int,
+            "coded": bool,
+        }
+        return cls(**{name: kind(record[name]) for name, kind in kinds.items() if name in record})
 
     @property
     def record(self) -> dict[str, Any]:
@@ -95,8 +106,8 @@ class Budget:
         if self.bits >= EXACT_BITS:
             return None
         if self.bits == 1:
-            return COMPRESSIONS["sign"](memory=False)
-        return COMPRESSIONS["quantised"](bits=min(self.bits, 16), memory=False)
+            return Sign(memory=False)
+        return Quantised(bits=min(self.bits, 16), memory=False)
 
 
 def _unless_exact(compression: Compression) -> Compression | None:
@@ -250,7 +261,7 @@ def within_budget(message: Any, context: Any, call_next: Callable[[Any, Any], An
         got = ", ".join(sorted(beside)) or f"{len(matched)} of {len(received)} arrays"
         raise InvalidValue("within_budget: the reply", rule, got, "Or use a strategy of Flower's at the server")
     base = {key: received[key] for key in matched}
-    rng = rng_for(0, "flower", _round_number(message), budget.device)
+    rng = rng_for(0, "flower-reply", _round_number(message), budget.device)
     payload = encode(base, matched, budget, rng) if base else b""
     if budget.coded:
         arrays = {UPDATE: np.frombuffer(payload, np.uint8)}

@@ -53,7 +53,7 @@ class AppContext(PlanningContext):
 
 @dataclass(frozen=True)
 class Reply:
-    """What the server got from one device.
+    """The model that the server received from one device.
 
     Attributes:
       mask: which weights it has sent; None: all.  [num_prunable] bool
