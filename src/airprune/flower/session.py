@@ -58,11 +58,7 @@ class _Evaluation:
 
     @property
     def metrics(self) -> dict[str, Any]:
-        return contents.as_metrics(self.server) | {
-            name: value
-            for name, value in contents.as_metrics(self.clients).items()
-            if name not in contents.as_metrics(self.server)
-        }
+        return contents.as_metrics(self.clients) | contents.as_metrics(self.server)
 
 
 class Session:
@@ -142,13 +138,13 @@ class Session:
         while waiting:
             kind = messages[waiting[0]].metadata.message_type
             nodes: set[int] = set()
-            batch = []
+            batch, later = [], []
             for place in waiting:
                 metadata = messages[place].metadata
-                if metadata.message_type == kind and metadata.dst_node_id not in nodes:
-                    nodes.add(metadata.dst_node_id)
-                    batch.append(place)
-            waiting = [place for place in waiting if place not in batch]
+                fits = metadata.message_type == kind and metadata.dst_node_id not in nodes
+                (batch if fits else later).append(place)
+                nodes.add(metadata.dst_node_id)
+            waiting = later
             for place, reply in self._one_exchange({place: messages[place] for place in batch}, timeout).items():
                 replies[place] = reply
         return replies
@@ -297,5 +293,5 @@ def numpy_arrays(content: Any) -> dict[str, np.ndarray]:
     """Returns the arrays of a message by their own names."""
     found: dict[str, np.ndarray] = {}
     for _, record in contents.records_of(content, "Array"):
-        found |= {name: array.numpy() for name, array in record.items()}
+        found |= {name: contents.values_of(array) for name, array in record.items()}
     return found
