@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import time
@@ -131,6 +132,37 @@ def test_variants_are_compared_in_one_table_and_report(tmp_path):
     ] == names
     page = (tmp_path / "all/report.html").read_text()
     assert all(name in page for name in names) and "Clock: of a Flower app, paper." in page
+
+
+OWN_LOOP = """
+import numpy as np
+from flwr.app import ArrayRecord, ConfigRecord, Message, RecordDict
+from flwr.serverapp import ServerApp
+
+app = ServerApp()
+
+
+@app.main()
+def main(grid, context):
+    model = np.zeros((8, 5), dtype=np.float32)
+    for _ in range(2):
+        content = RecordDict({"arrays": ArrayRecord([model]), "config": ConfigRecord()})
+        names = grid.push_messages([Message(content, node, "train") for node in grid.get_node_ids()])
+        replies = grid.pull_messages(names)
+        model = np.mean([reply.content["arrays"].to_numpy_ndarrays()[0] for reply in replies], axis=0)
+"""
+
+
+def test_a_server_with_a_loop_of_its_own_runs_without_edges(tmp_path):
+    app = shutil.copytree(NUMPY, tmp_path / "app")
+    (app / "mean_app/server_app.py").write_text(OWN_LOOP)
+    records = flower(app, tmp_path / "run")
+    assert [record["participants"] for record in rounds_of(records)] == [6, 6]
+    # The last model that was sent: half way from 0 to the mean of 0, …, 5, up to noise of 0.01 / √6.
+    assert final_model(tmp_path / "run")["0"] == pytest.approx(np.full((8, 5), 1.25), abs=6 * 0.01 / np.sqrt(6))
+    refused = run_in(VERSION, "-m", "airprune", "flower", app, "--edges", "2", "--out", "other", cwd=tmp_path)
+    assert refused.returncode == 2 and "The app's server has a loop of its own" in refused.stderr
+    assert not (tmp_path / "other").exists()
 
 
 def test_what_cannot_run_is_said_in_one_sentence(tmp_path):

@@ -127,6 +127,7 @@ class Air:
       state: rounds and totals; its one-entry model stands for the app's, which the app keeps.
       num_samples: D_n as clients have reported them.  [num_devices]
       expected_s: compute time of each device as last seen; NaN before.  [num_devices]
+      num_trainings, trainings_of_round: exchanges of training since the start, and in this global round.
     """
 
     def __init__(self, scenario: Scenario) -> None:
@@ -146,7 +147,7 @@ class Air:
         self.use(ModelSize((), 0.0))
         self.state = RunState.initial(np.zeros(1), self.tree, (), self.shape)
         self.state.values = self._initial_values()
-        self.num_trainings = 0
+        self.num_trainings = self.trainings_of_round = 0
 
     def use(self, model: ModelSize) -> None:
         """Makes the model of the coming exchanges known."""
@@ -241,8 +242,6 @@ class Air:
     def closes_global_round(self) -> bool:
         """True if the cloud has its turn: as many trainings as a global round has are done."""
         return self.trainings_of_round >= self.tree.max_rounds(0)
-
-    trainings_of_round = 0
 
     def plan(self, devices: Sequence[int], message: str, *, model: ModelSize | None, timeout_s: float) -> Orders:
         """Plans an exchange with these devices.

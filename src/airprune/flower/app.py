@@ -107,12 +107,16 @@ class FlowerApp:
     def digest(self) -> str:
         """SHA-256 of its Python files and its config: a resumed run must have the same."""
         digest = hashlib.sha256()
-        for path in sorted(self.folder.rglob("*.py")):
-            parts = path.relative_to(self.folder).parts
-            if not _NO_SOURCE.intersection(parts) and path.is_file():
-                digest.update("/".join(parts).encode() + b"\0" + path.read_bytes() + b"\0")
+        for path in sources(self.folder):
+            digest.update(path.relative_to(self.folder).as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
         digest.update(repr(sorted(self.config.items())).encode())
         return digest.hexdigest()
+
+
+def sources(folder: Path) -> list[Path]:
+    """Returns the Python files of an app's folder, in order."""
+    found = sorted(folder.rglob("*.py"))
+    return [path for path in found if not _NO_SOURCE & set(path.relative_to(folder).parts) and path.is_file()]
 
 
 def _flat(table: Mapping[str, Any], before: str = "") -> dict[str, Any]:

@@ -195,7 +195,7 @@ def _finished(app: FlowerApp, scenario: Scenario, compute: Rule, kept: _Kept) ->
             if kept.is_finished:
                 return kept.finished({}, ())
             grid = AirGrid(session)
-            edges = 0 if scenario.is_flat else session.air.network.num_edges
+            edges = 0 if session.air.network.num_edges == 1 else session.air.network.num_edges
             identify()
             with hooked(session, grid, edges, kept.begin), kept_randomness():
                 seed_all(scenario.seed)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import random
 import sys
 import time
@@ -15,7 +16,7 @@ import numpy as np
 
 from airprune.engines.base import WorkerFactory
 from airprune.errors import trouble_of
-from airprune.flower.app import identify, load, switch_off_telemetry
+from airprune.flower.app import identify, load, sources, switch_off_telemetry
 from airprune.flower.counting import CALL, Counted
 from airprune.randomness import rng_for
 
@@ -80,6 +81,8 @@ class ClientWorker:
         if str(folder) not in sys.path:
             sys.path.insert(0, str(folder))  # for what the app imports later
         self._app = load(factory.name, folder, "ClientApp")
+        if "torch" not in sys.modules and mentions_torch(folder):  # imported in the first call, it would not be seeded
+            importlib.import_module("torch")
         identify()
 
     def call(self, shared: Any, task: Call) -> Answer:
@@ -110,6 +113,11 @@ class ClientWorker:
             return Answer(content=None, state=context.state, cpu_s=cpu_s, trouble=trouble_of(error))
         finally:
             CALL.reset(token)
+
+
+def mentions_torch(folder: Path) -> bool:
+    """True if a Python file of an app's folder imports torch."""
+    return any(b"import torch" in path.read_bytes() or b"from torch" in path.read_bytes() for path in sources(folder))
 
 
 def node_of(device: int) -> int:

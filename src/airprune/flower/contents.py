@@ -49,11 +49,17 @@ def shape_and_bits(array: Any) -> tuple[tuple[int, ...], int]:
     if item_bytes:
         shape = tuple(array.shape)
         return shape, 8 * item_bytes * int(np.prod(shape, dtype=np.int64))
-    try:
-        values = array.numpy()
-    except (TypeError, ValueError):
-        return (len(array.data),), 8 * len(array.data)
+    values = values_of(array)
     return values.shape, 8 * values.nbytes
+
+
+def values_of(array: Any) -> np.ndarray:
+    """Returns the values of a Flower array; its bytes, if they are no numpy array."""
+    try:
+        found: np.ndarray = array.numpy()
+    except (TypeError, ValueError):
+        found = np.frombuffer(array.data, dtype=np.uint8)
+    return found
 
 
 def model_of(content: Any) -> ModelSize | None:

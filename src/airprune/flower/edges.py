@@ -65,6 +65,7 @@ def strategy_edge_rounds(session: Session, edges: int, given: Mapping[str, Any])
     from flwr.app import Array, ArrayRecord, ConfigRecord
     from flwr.serverapp.strategy import Result
 
+    session.has_edges = True
     cloud, evaluate_fn = given["self"], given.get("evaluate_fn")
     train_config = given.get("train_config") or ConfigRecord()
     evaluate_config = given.get("evaluate_config") or ConfigRecord()
@@ -124,6 +125,7 @@ def legacy_edge_rounds(
     from flwr.server.history import History
     from flwr.server.server import fit_client
 
+    session.has_edges = True
     history, manager = History(), server.client_manager()
     clients = clients_of_edges(session, edges)
     proxies = {device_of(int(proxy.cid)): proxy for proxy in manager.all().values()}

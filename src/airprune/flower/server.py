@@ -6,10 +6,10 @@ import inspect
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from typing import Any
-from unittest.mock import patch
 
 from airprune.errors import InvalidValue
 from airprune.flower.app import identify
+from airprune.flower.contents import values_of
 from airprune.flower.edges import FEWEST, legacy_edge_rounds, strategy_edge_rounds
 from airprune.flower.grid import AirGrid
 from airprune.flower.session import Session
@@ -29,6 +29,17 @@ def hooked(session: Session, grid: AirGrid, edges: int, begin: Callable[[int | N
         yield
 
 
+@contextmanager
+def _replaced(owner: Any, name: str, value: Any) -> Iterator[None]:
+    """Replaces a function of Flower's for a while."""
+    before = getattr(owner, name)
+    setattr(owner, name, value)
+    try:
+        yield
+    finally:
+        setattr(owner, name, before)
+
+
 def _hook_strategies(stack: ExitStack, session: Session, edges: int, begin: Callable[[int | None], None]) -> None:
     from flwr.serverapp.strategy import Strategy
 
@@ -45,10 +56,10 @@ def _hook_strategies(stack: ExitStack, session: Session, edges: int, begin: Call
             values["evaluate_fn"] = _reported(session, values["evaluate_fn"])
         result = strategy_edge_rounds(session, edges, values) if edges else original(*given.args, **given.kwargs)
         if result.arrays:
-            session.final = {name: array.numpy() for name, array in result.arrays.items()}
+            session.final = {name: values_of(array) for name, array in result.arrays.items()}
         return result
 
-    stack.enter_context(patch.object(Strategy, "start", start))
+    stack.enter_context(_replaced(Strategy, "start", start))
 
 
 def _reported(session: Session, evaluate: Callable[..., Any]) -> Callable[..., Any]:
@@ -79,9 +90,9 @@ def _hook_legacy(
         session.final = legacy_arrays(self.parameters)
         return found
 
-    stack.enter_context(patch.object(server.Server, "fit", fit))
+    stack.enter_context(_replaced(server.Server, "fit", fit))
     for name, one in (("fit_clients", server.fit_client), ("evaluate_clients", server.evaluate_client)):
-        stack.enter_context(patch.object(server, name, _together(grid, one)))
+        stack.enter_context(_replaced(server, name, _together(grid, one)))
 
 
 def _legacy_reported(session: Session, evaluate: Callable[..., Any]) -> Callable[..., Any]:

@@ -13,7 +13,7 @@ import numpy as np
 
 from airprune.engines import engine_named
 from airprune.engines.base import Engine
-from airprune.errors import WorkFailed
+from airprune.errors import UsageError, WorkFailed
 from airprune.flower import contents
 from airprune.flower.air import Air, Orders, Work
 from airprune.flower.app import FlowerApp
@@ -58,11 +58,7 @@ class _Evaluation:
 
     @property
     def metrics(self) -> dict[str, Any]:
-        return contents.as_metrics(self.server) | {
-            name: value
-            for name, value in contents.as_metrics(self.clients).items()
-            if name not in contents.as_metrics(self.server)
-        }
+        return contents.as_metrics(self.clients) | contents.as_metrics(self.server)
 
 
 class Session:
@@ -71,6 +67,7 @@ class Session:
     Attributes:
       final: the model that the server has in the end: what its strategy returned, or the last that it sent.
       rules: the ways in which compute times were found.
+      has_edges: set once the app's strategy is at every edge.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -87,6 +84,7 @@ class Session:
         self._num_exchanges = self._num_messages = 0
         self.final: dict[str, np.ndarray] = {}
         self.rules: set[str] = set()
+        self.has_edges = False
 
     def __enter__(self) -> Session:
         return self
@@ -129,19 +127,24 @@ class Session:
 
         Messages of several types, or several to one client, are sent one after the other.
         """
+        if self.air.network.num_edges > 1 and not self.has_edges:
+            raise UsageError(
+                "The app's server has a loop of its own instead of a strategy's start, so that no strategy can be put "
+                "at edges; run it without --edges."
+            )
         self._settings.kept.begin()
         replies: list[Any] = [None] * len(messages)
         waiting = list(range(len(messages)))
         while waiting:
             kind = messages[waiting[0]].metadata.message_type
             nodes: set[int] = set()
-            batch = []
+            batch, later = [], []
             for place in waiting:
                 metadata = messages[place].metadata
-                if metadata.message_type == kind and metadata.dst_node_id not in nodes:
-                    nodes.add(metadata.dst_node_id)
-                    batch.append(place)
-            waiting = [place for place in waiting if place not in batch]
+                fits = metadata.message_type == kind and metadata.dst_node_id not in nodes
+                (batch if fits else later).append(place)
+                nodes.add(metadata.dst_node_id)
+            waiting = later
             for place, reply in self._one_exchange({place: messages[place] for place in batch}, timeout).items():
                 replies[place] = reply
         return replies
@@ -290,5 +293,5 @@ def numpy_arrays(content: Any) -> dict[str, np.ndarray]:
     """Returns the arrays of a message by their own names."""
     found: dict[str, np.ndarray] = {}
     for _, record in contents.records_of(content, "Array"):
-        found |= {name: array.numpy() for name, array in record.items()}
+        found |= {name: contents.values_of(array) for name, array in record.items()}
     return found

@@ -6,9 +6,7 @@ import torch
 
 def model() -> torch.nn.Module:
     torch.manual_seed(7)
-    return torch.nn.Sequential(
-        torch.nn.Linear(12, 16, bias=False), torch.nn.ReLU(), torch.nn.Linear(16, 3, bias=False)
-    )
+    return torch.nn.Sequential(torch.nn.Linear(12, 16, bias=False), torch.nn.ReLU(), torch.nn.Linear(16, 3, bias=False))
 
 
 def samples(partition: int) -> tuple[np.ndarray, np.ndarray]:
