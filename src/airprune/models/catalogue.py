@@ -17,6 +17,7 @@ from torch.nn import functional as F
 
 from airprune.components.units import UnitGraph
 from airprune.errors import InvalidValue
+from airprune.models.adapters import declared_units
 from airprune.models.initial_weights import centred, torch_seed
 from airprune.models.kernels.devices import seed_layers
 from airprune.models.kernels.image_layout import guard
@@ -205,7 +206,7 @@ class FlatModel(LocalModel):
         lay_out(self.parts, tensors, self.state, self.gradient)
 
     def find_units(self) -> UnitGraph:
-        return unit_graph(self.module, self.layers)
+        return declared_units(self.module, self.layers) or unit_graph(self.module, self.layers)
 
     def cnn_sizes(self) -> CnnSizes | str:
         module = self.module

@@ -237,6 +237,20 @@ class Masking(LocalComponent):
         """
         return None
 
+    def sizes(self, shape: ModelShape) -> Array | None:
+        """Returns the prunable weights of each of its sub-models, ascending, for schemes that choose among them.
+
+        None: any number.  [num_sizes]
+        """
+        return None
+
+    def broadcast_weights(self, shape: ModelShape, keep: Array) -> int:
+        """Returns how many prunable weights a broadcast carries to devices of one edge that keep so many.
+
+        Fewer than all only where a station knows what they lack.
+        """
+        return shape.prunable_weights
+
     def charges(self, round_index: int, shape: ModelShape, value_bits: float) -> Charges:
         """Returns what planner and clock add in a round."""
         return FREE
