@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from airprune.runs import run
     from airprune.runs.callbacks import Callback
     from airprune.runs.exporting import load_model
+    from airprune.runs.adapter_bias import adapter_bias
     from airprune.runs.round_trace import RoundTrace
     from airprune.runs.trace import trace_round
     from airprune.runs.trained import Trained, train
@@ -78,6 +79,7 @@ __all__ = [
     "run",
     "train",
     "Trained",
+    "adapter_bias",
     "trace_round",
     "RoundTrace",
     "load_model",
@@ -115,6 +117,7 @@ _HOMES = {
     "run": "runs",
     "train": "runs.trained",
     "Trained": "runs.trained",
+    "adapter_bias": "runs.adapter_bias",
     "trace_round": "runs.trace",
     "RoundTrace": "runs.round_trace",
     "load_model": "runs.exporting",
