@@ -265,6 +265,11 @@ METHODS: dict[str, dict[str, Any]] = {
     "fedprox-steps": SHORT,
     "timelyfl": SHORT,
     "cocofl": SHORT,
+    "adaptive-ranks": SHORT,
+    "fedit": {},
+    "hetlora": {},
+    "ffa-lora": {},
+    "rolora": {},
     "fjord": {},
     "fjord-fc": {},
     "fjord-kd": {},
@@ -523,6 +528,8 @@ _FEW = {
     "rounds.edge_rounds": 2,
     "engine.name": "serial",
 }
+# A role for each device.
+SIX_ROLES = {"network.num_edges": 2, "network.devices_per_edge": 3, "data.owners": 6}
 _PRESETS = {
     f"preset-{name}": Case({**_FEW, **changes}, preset=name)
     for name, changes in {
@@ -536,6 +543,7 @@ _PRESETS = {
         "dirichlet-01": {},
         "dirichlet-05": {},
         "text": {"rounds.global_rounds": 1},
+        "adapters": {"rounds.global_rounds": 1, "data.train_samples": 100, "data.test_samples": 50, **SIX_ROLES},
         "unreliable": {},
         "device-cpu": {"plan.deadline_s": 0.28},
         "accelerators": {"plan.deadline_s": 0.05},
