@@ -1,10 +1,13 @@
 """Adapters at fewer ranks and bits: perplexity and time against whole adapters at 32 bits, all links charged.
 
     .venv/bin/python benchmarks/adapters.py [--seeds 5] [--out runs/adapters.jsonl] [--only ARM …] [--table]
+    .venv/bin/python benchmarks/adapters.py --bias docs/images/adapter-bias.png
 
-On the preset `adapters`: the paper's cells, broadcast downlink at 32 bits, a backhaul of 1 Gbit/s, 6 × 2 rounds for all.
-Every arm is tuned alike: three learning rates, on samples that are held out, with a seed of its own. Then each runs with
-the seeds 0, 1, … on the test samples. Finished runs are not repeated. A run takes about ten CPU-seconds.
+On the preset `adapters`: the paper's cells, broadcast downlink at 32 bits, a backhaul of 1 Gbit/s, 6 × 2 rounds for
+all. Every arm has the same tuning: three learning rates, on held-out samples, with a seed of its own. Then each runs
+with the seeds 0, 1, … on the test samples. Finished runs are not repeated. A run takes about ten CPU-seconds.
+
+--bias draws how far averages of A and B are from the average of B A, in some rounds of FedIT.
 """
 
 from __future__ import annotations
@@ -19,7 +22,7 @@ from typing import Any
 import numpy as np
 
 import airprune as ap
-from airprune.models.char_transformer import RANK, char_lora
+from airprune.models.char_transformer import RANK, CharLora
 from airprune.models.initial_weights import torch_seed
 from airprune.studies.claims.student import student_t
 
@@ -57,12 +60,14 @@ def model_of(arm: str, seed: int) -> Any:
 
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(torch_seed(seed))
-        return char_lora((80,), 65, rank=(ARMS | METHODS)[arm][0])
+        return CharLora((ARMS | METHODS)[arm][0]).load_base()
 
 
 def played(arm: str, rate: float, seed: int) -> dict[str, Any]:
     started = time.process_time()
-    records = [one for one in ap.run(scenario_of(arm, rate, seed), model=model_of(arm, seed)) if one["kind"] == "global"]
+    records = [
+        one for one in ap.run(scenario_of(arm, rate, seed), model=model_of(arm, seed)) if one["kind"] == "global"
+    ]
     bits = ("uploaded_bits", "downlink_bits", "backhaul_bits")
     return {
         "arm": arm,
@@ -76,23 +81,23 @@ def played(arm: str, rate: float, seed: int) -> dict[str, Any]:
 
 
 class Ledger:
-    """Finished runs, one line each."""
+    """Finished runs, one line each; several programs may add to it."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        lines = path.read_text().splitlines() if path.exists() else []
-        self.runs = [json.loads(line) for line in lines]
 
     def run(self, arm: str, rate: float, seed: int) -> dict[str, Any]:
-        for known in self.runs:
+        for line in self.path.read_text().splitlines() if self.path.exists() else ():
+            known: dict[str, Any] = json.loads(line)
             if (known["arm"], known["learning_rate"], known["seed"]) == (arm, rate, seed):
                 return known
         found = played(arm, rate, seed)
-        self.runs.append(found)
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with self.path.open("a") as file:
             file.write(json.dumps(found) + "\n")
-        print(f"{arm}, rate {rate}, seed {seed}: {found['perplexity'][-1]:.3f} in {found['time_s'][-1]:.4f} s", flush=True)
+        print(
+            f"{arm}, rate {rate}, seed {seed}: {found['perplexity'][-1]:.3f} in {found['time_s'][-1]:.4f} s", flush=True
+        )
         return found
 
     def best_rate(self, arm: str) -> float:
@@ -139,13 +144,37 @@ def _half_width(values: np.ndarray) -> float:
     return float(student_t(0.95, len(values) - 1) * values.std(ddof=1) / np.sqrt(len(values)))
 
 
+def draw_bias(path: Path, global_rounds: tuple[int, ...] = (1, 2, 4)) -> None:
+    """Draws the bias of every adapter as a share of what the round has changed, mean over edges."""
+    import matplotlib.pyplot as plt
+
+    scenario, found = ap.Scenario.preset("adapters"), {}
+    for number in global_rounds:
+        for one in ap.adapter_bias(ap.trace_round(scenario, number)):
+            found.setdefault((number, one.adapter), []).append(one.share)
+        shares = [share for (round_number, _), each in found.items() if round_number == number for share in each]
+        print(f"global round {number}: {np.mean(shares):.1%} on average, at most {np.max(shares):.1%}", flush=True)
+    names = sorted({adapter for _, adapter in found}, key=[adapter for _, adapter in found].index)
+    figure, axes = plt.subplots(figsize=(7.0, 3.2), layout="constrained")
+    for place, number in enumerate(global_rounds):
+        heights = [100 * np.mean(found[number, name]) for name in names]
+        axes.bar(np.arange(len(names)) + 0.27 * (place - 1), heights, 0.27, label=f"global round {number}")
+    axes.set_xticks(np.arange(len(names)), [name.replace("blocks.", "") for name in names], rotation=45, ha="right")
+    axes.set_ylabel("bias, % of the change")
+    axes.legend()
+    figure.savefig(path, dpi=150)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--out", type=Path, default=Path("runs/adapters.jsonl"))
     parser.add_argument("--table", action="store_true", help="print the table at the end")
     parser.add_argument("--only", nargs="+", choices=[*ARMS, *METHODS], default=list(ARMS), metavar="ARM")
+    parser.add_argument("--bias", type=Path, metavar="FILE", help="draw the bias of averages, and run nothing else")
     options = parser.parse_args()
+    if options.bias is not None:
+        return draw_bias(options.bias)
     ledger, arms = Ledger(options.out), options.only
     for arm in arms:
         rate = ledger.best_rate(arm)

@@ -46,9 +46,9 @@ if TYPE_CHECKING:
     from airprune.results.frames import load_runs
     from airprune.results.partition import partition_of
     from airprune.runs import run
+    from airprune.runs.adapter_bias import adapter_bias
     from airprune.runs.callbacks import Callback
     from airprune.runs.exporting import load_model
-    from airprune.runs.adapter_bias import adapter_bias
     from airprune.runs.round_trace import RoundTrace
     from airprune.runs.trace import trace_round
     from airprune.runs.trained import Trained, train

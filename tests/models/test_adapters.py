@@ -12,8 +12,9 @@ from airprune.errors import InvalidValue
 from airprune.models import char_transformer
 from airprune.models.adapters import Lora, add_adapters, lora_pairs
 from airprune.models.catalogue import FlatModel
-from airprune.models.char_transformer import CharTransformer, char_lora
+from airprune.models.char_transformer import CharLora, CharTransformer, char_lora
 from airprune.models.losses import LOSSES, METRICS
+from airprune.scenario.model_shape import shape_of
 
 TOKENS, POSITIONS = 11, 6
 
@@ -164,7 +165,13 @@ def test_the_base_is_trained_once_and_the_same_every_time(tmp_path, monkeypatch)
     monkeypatch.setattr(char_transformer, "STEPS", 2)
     lines = np.random.default_rng(0).integers(65, size=(40, 81)).astype(np.uint8)
     trained = []
-    monkeypatch.setattr(char_transformer, "SOURCE", types.SimpleNamespace(files=char_transformer.SOURCE.files, contents=lambda: {char_transformer.SOURCE.files[0].name: b""}))
+    monkeypatch.setattr(
+        char_transformer,
+        "SOURCE",
+        types.SimpleNamespace(
+            files=char_transformer.SOURCE.files, contents=lambda: {char_transformer.SOURCE.files[0].name: b""}
+        ),
+    )
     monkeypatch.setattr(char_transformer, "epics", lambda archive: "")
     monkeypatch.setattr(char_transformer, "windows", lambda text: trained.append(1) or lines)
     first, second = char_transformer.trained_base(), char_transformer.trained_base()
@@ -172,18 +179,25 @@ def test_the_base_is_trained_once_and_the_same_every_time(tmp_path, monkeypatch)
     again = char_transformer.train_base(lines)
     for name, tensor in first.state_dict().items():
         assert torch.equal(tensor, second.state_dict()[name]) and torch.equal(tensor, again.state_dict()[name])
-    char_transformer.base_file().write_bytes(b"no weights")  # a spoilt file is replaced
+    char_transformer.base_file().write_bytes(b"no weights")  # a corrupted file is replaced
     assert torch.equal(char_transformer.trained_base().head.weight, first.head.weight)
 
 
 def test_char_lora_has_an_adapter_on_every_linear_layer_and_trains_nothing_else(monkeypatch):
-    monkeypatch.setattr(char_transformer, "trained_base", CharTransformer)
-    module = char_lora((80,), 65, rank=8)
+    base = CharTransformer()
+    monkeypatch.setattr(char_transformer, "trained_base", lambda: base)
+    module, x = CharLora().load_base(), torch.randint(65, (2, 80))
     assert len(lora_pairs(module)) == 13
     widths = 2 * 4 * (64 + 64) + 2 * 2 * (64 + 128) + (64 + 65)
     assert sum(p.numel() for p in module.parameters() if p.requires_grad) == 8 * widths == 15_368
+    assert torch.equal(module(x), base(x))
     with pytest.raises(InvalidValue, match="80 of 65 characters"):
         char_lora((1, 28, 28), 10)
+
+
+def test_the_shape_of_a_scenario_needs_neither_the_base_nor_its_text(monkeypatch):
+    monkeypatch.delattr(char_transformer, "trained_base")
+    assert shape_of(ap.Scenario.preset("adapters")).num_weights == 15_368
 
 
 def test_no_position_of_the_transformer_sees_a_later_one():

@@ -1,8 +1,8 @@
 """LoRA adapters (Hu et al., 2021): W x + s B A x with a frozen W; and their ranks as units that can be left out.
 
-Rank i of an adapter is row i of A and column i of B. Adapters are found by the names that the package PEFT gives them: a
-module with `lora_A` and `lora_B`, each a layer, or several by the name of their adapter. So ranks are declared and not
-traced: the forward pass around them may be any.
+Rank i of an adapter is row i of A and column i of B. Adapters are found by the names that the package PEFT gives them:
+a module with `lora_A` and `lora_B`, each a layer, or several by the name of their adapter. So ranks are declared and
+not traced: the forward pass around them may be any.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ A, B = "lora_A", "lora_B"
 
 
 class Lora(nn.Module):
-    """A linear layer that is frozen, with an adapter: W x + s B A x. B starts at zero, so that nothing changes at first.
+    """A linear layer that is frozen, with an adapter: W x + s B A x. B starts at zero, so nothing changes at first.
 
     Args:
-      scale: s. PEFT has `lora_alpha` / rank; here it does not depend on the rank, so that a rank that is left out leaves
-        the others as they are.
+      scale: s. PEFT has `lora_alpha` / rank; here it does not depend on the rank, so that without some ranks the others
+        stay as they are.
     """
 
     def __init__(self, base: nn.Linear, rank: int, scale: float = 2.0) -> None:

@@ -159,13 +159,23 @@ def cifar_cnn(input_shape: Sequence[int], num_classes: int) -> nn.Module:
     return paper_cnn(input_shape, num_classes, HIDDEN["cifar-cnn"])
 
 
-def build_model(name: str, *, input_shape: Sequence[int], num_classes: int, seed: int) -> nn.Module:
-    """Builds a model of the catalogue with weights sampled by the scenario's seed, the same in every process."""
+def build_model(
+    name: str, *, input_shape: Sequence[int], num_classes: int, seed: int, shape_only: bool = False
+) -> nn.Module:
+    """Builds a model of the catalogue with weights sampled by the scenario's seed, the same in every process.
+
+    Args:
+      shape_only: whether its weights do not matter, so that none are loaded or trained.
+    """
     if name not in MODELS:
         raise MODELS.unknown(name, "Scenario.model.name")
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(torch_seed(seed))
-        return MODELS[name].build(input_shape, num_classes)
+        module = MODELS[name].build(input_shape, num_classes)
+        load: Callable[[], Any] | None = getattr(module, "load_base", None)
+        if load is not None and not shape_only:
+            load()
+        return module
 
 
 class FlatModel(LocalModel):

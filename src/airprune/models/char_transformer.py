@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Self
 
 import numpy as np
 import safetensors
@@ -71,13 +72,28 @@ class CharTransformer(nn.Module):
         return scores.transpose(1, 2)
 
 
-def char_lora(input_shape: Sequence[int], num_classes: int, rank: int = RANK) -> nn.Module:
-    """Returns the trained base, frozen, with an adapter of this rank on each of its 13 linear layers."""
+class CharLora(CharTransformer):
+    """The transformer, frozen, with an adapter on each of its 13 linear layers."""
+
+    def __init__(self, rank: int = RANK) -> None:
+        super().__init__()
+        add_adapters(self, rank)
+
+    def load_base(self) -> Self:
+        """Loads the trained base, which is trained if it is not there; returns itself."""
+        base = trained_base().state_dict()
+        for name, tensor in self.state_dict().items():
+            if "lora_" not in name:
+                tensor.copy_(base[name.replace(".base.", ".")])
+        return self
+
+
+def char_lora(input_shape: Sequence[int], num_classes: int) -> nn.Module:
     if tuple(input_shape) != (LENGTH,) or num_classes != len(VOCABULARY):
         rule = f"needs sequences of {LENGTH} of {len(VOCABULARY)} characters"
         got = f"shape {tuple(input_shape)} and {num_classes} classes"
         raise InvalidValue("Scenario.model.name", rule, got, 'Example: data.name = "shakespeare"')
-    return add_adapters(trained_base(), rank)
+    return CharLora()
 
 
 def trained_base() -> CharTransformer:
@@ -100,7 +116,9 @@ def base_file() -> Path:
     """Returns the base's place in the cache folder; another text, model or training has another name."""
     model = f"{CharTransformer.WIDTH} {CharTransformer.HEADS} {CharTransformer.BLOCKS}"
     made_of = f"{SOURCE.files[0].sha256} {model} {STEPS} {BATCH} {HIGHEST_RATE}"
-    return cache_folder() / "bases" / f"char-transformer-{hashlib.sha256(made_of.encode()).hexdigest()[:12]}.safetensors"
+    return (
+        cache_folder() / "bases" / f"char-transformer-{hashlib.sha256(made_of.encode()).hexdigest()[:12]}.safetensors"
+    )
 
 
 def train_base(lines: np.ndarray) -> CharTransformer:

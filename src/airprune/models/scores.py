@@ -1,4 +1,4 @@
-"""Takes the scores out of the outputs of models that give several: `logits` of a `ModelOutput` of transformers and PEFT.
+"""Takes the scores out of the outputs of models that give several, as `ModelOutput` of transformers and PEFT does.
 
 Language models have the classes last, [samples, positions, classes]; losses and metrics here have them second. What a
 model says of its loss is not used: losses are the scenario's, on the same scores that the model is evaluated by.

@@ -60,7 +60,7 @@ def downlink_of(
     each_bits = model_bits(context, planned)[gets]
     receive_s = np.zeros(len(gets))
     if context.radio.downlink == "broadcast":
-        bits = np.zeros(num_edges)
+        bits: Array = np.zeros(num_edges)
         for edge in np.unique(place[gets]).tolist():
             bits[edge] = context.broadcast_bits(planned.keep[gets & (place == edge)])
         time_s = broadcast_time_s(bits[place[gets]], rate_bps, place[gets], num_edges=num_edges)

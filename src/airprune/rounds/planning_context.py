@@ -200,7 +200,9 @@ class PlanningContext:
         if sizes is None:
             return None
         kept_share = sizes / self.shape.prunable_weights
-        inside = (kept_share >= 1.0 - self.max_pruning_ratio - _NEAR) & (kept_share <= 1.0 - self.min_pruning_ratio + _NEAR)
+        inside = (kept_share >= 1.0 - self.max_pruning_ratio - _NEAR) & (
+            kept_share <= 1.0 - self.min_pruning_ratio + _NEAR
+        )
         return np.asarray(sizes[inside]) if inside.any() else None
 
     @cached_property
@@ -288,7 +290,7 @@ def _work_model(context: PlanningContext, candidates: Candidates, cpu_hz: Array,
 
 
 def time_beside_s(context: PlanningContext, candidates: Candidates) -> Array | float:
-    """Returns what a round takes beside compute and uplink at each device's edge: downlink of the largest models, and links.
+    """Returns what a round takes beside compute and uplink at each device's edge: downlink and links.
 
     0 where the downlink is free.  [num_devices]
     """

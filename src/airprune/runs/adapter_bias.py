@@ -54,7 +54,9 @@ def product_bias(first: Array, second: Array, weight: Array) -> Array:
 
 def adapter_bias(trace: RoundTrace) -> tuple[AdapterBias, ...]:
     """Returns the bias of every adapter at every edge that received uploads; of `airprune.trace_round`."""
-    names = [name for name in trace.tensor_name.tolist() if f"{_A}." in name and name.replace(_A, _B) in trace.tensor_name]
+    names = [
+        name for name in trace.tensor_name.tolist() if f"{_A}." in name and name.replace(_A, _B) in trace.tensor_name
+    ]
     if not names:
         rule = f"must be of a model with adapters, layers {_A} and {_B}"
         raise InvalidValue("adapter_bias.trace", rule, "none", 'Example: ap.Scenario.preset("adapters")')
@@ -81,7 +83,7 @@ def adapter_bias(trace: RoundTrace) -> tuple[AdapterBias, ...]:
 
 
 def _model_of(trace: RoundTrace, row: int) -> Array:
-    """Returns the model that a device ends with: what it sent, what it kept as received, and zero where it holds none."""
+    """Returns the model that a device ends with: what it sent, what it kept as received, zero where it holds none."""
     model = trace.received(row).astype(np.float64)
     prunable = slice(*trace.prunable.tolist())
     kept = np.where(trace.held[row], model[prunable], 0.0)
