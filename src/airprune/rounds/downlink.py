@@ -60,9 +60,9 @@ def downlink_of(
     each_bits = model_bits(context, planned)[gets]
     receive_s = np.zeros(len(gets))
     if context.radio.downlink == "broadcast":
-        bits: Array = np.zeros(num_edges)
-        for edge in np.unique(place[gets]).tolist():
-            bits[edge] = context.broadcast_bits(planned.keep[gets & (place == edge)])
+        largest = np.full(num_edges, -1)
+        np.maximum.at(largest, place[gets], planned.keep[gets])
+        bits = np.where(largest >= 0, context.broadcast_bits(largest), 0.0)
         time_s = broadcast_time_s(bits[place[gets]], rate_bps, place[gets], num_edges=num_edges)
         receive_s[gets] = time_s[place[gets]]
     else:

@@ -16,6 +16,7 @@ from airprune.methods.topology.relay import Relay
 from airprune.planning import Plan, PlanProblem
 from airprune.planning.deadline import FIRST_KAPPA, auto_deadline_s
 from airprune.planning.limits import full_band_rate_at
+from airprune.planning.schemes.air_budget import AirBudget
 from airprune.rounds.method import tier_name
 from airprune.rounds.planning_context import (
     PlannedRound,
@@ -157,7 +158,7 @@ def selected_plan(
             beside_s = time_beside_s(context, chosen)
             deadline_s = scheme.best_deadline_s(problem, beside_s)
             if deadline_s is None:
-                fair = bool(getattr(scheme, "fair", False))
+                fair = isinstance(scheme, AirBudget) and scheme.fair
                 deadline_s = auto_deadline_s(problem, scheme.plan, kappa, fair=fair, beside_s=beside_s)
             problem = replace(problem, deadline_s=deadline_s)
         deadlines_s = context.method.topology.deadlines(problem)

@@ -111,10 +111,10 @@ class PlanningContext:
         """Bits of a whole model on the downlink, with what the objective sends beside it."""
         return self.shape.num_weights * self.wire.value_bits + self.objective_bits
 
-    def broadcast_bits(self, keep: Array) -> float:
-        """Returns the bits of one message to devices of an edge that keep so many prunable weights."""
-        pruned = self.shape.prunable_weights - self.method.masking.broadcast_weights(self.shape, keep)
-        return self.whole_model_bits - pruned * self.wire.value_bits
+    def broadcast_bits(self, largest: Array) -> Array:
+        """Returns the bits of each edge's message to devices that keep so many prunable weights at most."""
+        missing = self.shape.prunable_weights - self.method.masking.broadcast_weights(self.shape, largest)
+        return np.asarray(self.whole_model_bits - missing * self.wire.value_bits)
 
     def upload_bits(
         self,
@@ -300,7 +300,7 @@ def time_beside_s(context: PlanningContext, candidates: Candidates) -> Array | f
     time_s, bits = unicast_time_s, context.whole_model_bits
     if context.radio.downlink == "broadcast":
         most = round((1.0 - context.min_pruning_ratio) * context.shape.prunable_weights)
-        time_s, bits = broadcast_time_s, context.broadcast_bits(np.array([most]))
+        time_s, bits = broadcast_time_s, float(context.broadcast_bits(np.array([most]))[0])
     rate_bps = downlink_rate_bps(candidates.full_band_rate_bps, context.radio)
     reached = rate_bps > 0.0
     down_s = time_s(bits, rate_bps[reached], place[reached], num_edges=len(ids))

@@ -244,12 +244,13 @@ class Masking(LocalComponent):
         """
         return None
 
-    def broadcast_weights(self, shape: ModelShape, keep: Array) -> int:
-        """Returns how many prunable weights a broadcast carries to devices of one edge that keep so many.
+    def broadcast_weights(self, shape: ModelShape, largest: Array) -> Array:
+        """Returns how many prunable weights the broadcast of each edge carries; fewer than all where that suffices.
 
-        Fewer than all only where a station knows what they lack.
+        Args:
+          largest: the most prunable weights that a device of each edge keeps.  [num_edges]
         """
-        return shape.prunable_weights
+        return np.full_like(largest, shape.prunable_weights)
 
     def charges(self, round_index: int, shape: ModelShape, value_bits: float) -> Charges:
         """Returns what planner and clock add in a round."""

@@ -70,12 +70,12 @@ class Halves(Masking):
     def after_global_round(self, outcome: GlobalOutcome, values: Values) -> Values:
         return {TURN: values[TURN] + 1}
 
-    def broadcast_weights(self, shape: ModelShape, keep: Array) -> int:
+    def broadcast_weights(self, shape: ModelShape, largest: Array) -> Array:
         """The half that has changed since the last broadcast: B, or the larger one where they take turns."""
         if self.train == "both":
-            return shape.prunable_weights
+            return super().broadcast_weights(shape, largest)
         sizes = [int(np.count_nonzero(half(graph_of(shape), first))) for first in (False, True)]
-        return sizes[0] if self.train == "b" else max(sizes)
+        return np.full_like(largest, sizes[0] if self.train == "b" else max(sizes))
 
     def _mask(self, shape: ModelShape, values: Values) -> Array | None:
         if self.train == "both":

@@ -49,9 +49,9 @@ class Ranks(WholeUnits):
         graph = graph_of(shape)
         return np.unique([weights_at(graph, width) for width in self._widths(graph)])
 
-    def broadcast_weights(self, shape: ModelShape, keep: Array) -> int:
+    def broadcast_weights(self, shape: ModelShape, largest: Array) -> Array:
         """The largest of the sub-models has all others inside."""
-        return int(keep.max(initial=0))
+        return largest
 
     def choose(self, view: DeviceView) -> SubModel:
         graph = graph_of(view.shape)
