@@ -161,7 +161,8 @@ def draw_bias(path: Path, global_rounds: tuple[int, ...] = (1, 2, 4)) -> None:
         axes.bar(np.arange(len(names)) + 0.27 * (place - 1), heights, 0.27, label=f"global round {number}")
     axes.set_xticks(np.arange(len(names)), [name.replace("blocks.", "") for name in names], rotation=45, ha="right")
     axes.set_ylabel("bias, % of the change")
-    axes.legend()
+    axes.set_ylim(0, 1.2 * axes.get_ylim()[1])
+    axes.legend(ncols=len(global_rounds), loc="upper center")
     figure.savefig(path, dpi=150)
 
 
