@@ -45,6 +45,7 @@ def traced(method: str, global_round: int = 1, **changes) -> ap.RoundTrace:
         "rounds.edge_rounds": 1,
         "plan.deadline_s": 1.0,
         "plan.bits_per_weight": 64.0,
+        "engine.name": "serial",
         **{key.replace("__", "."): value for key, value in changes.items()},
     }
     scenario = ap.Scenario().with_values(values)
