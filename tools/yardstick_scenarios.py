@@ -265,6 +265,11 @@ METHODS: dict[str, dict[str, Any]] = {
     "fedprox-steps": SHORT,
     "timelyfl": SHORT,
     "cocofl": SHORT,
+    "adaptive-ranks": SHORT,
+    "fedit": {},
+    "hetlora": {},
+    "ffa-lora": {},
+    "rolora": {},
     "fjord": {},
     "fjord-fc": {},
     "fjord-kd": {},
@@ -542,6 +547,8 @@ _FEW = {
     "rounds.edge_rounds": 2,
     "engine.name": "serial",
 }
+# A role for each device.
+SIX_ROLES = {"network.num_edges": 2, "network.devices_per_edge": 3, "data.owners": 6}
 _PRESETS = {
     f"preset-{name}": Case({**_FEW, **changes}, preset=name)
     for name, changes in {
@@ -555,6 +562,13 @@ _PRESETS = {
         "dirichlet-01": {},
         "dirichlet-05": {},
         "text": {"data.name": "shakespeare", "data.train_samples": 2_500, "rounds.global_rounds": 1},
+        "adapters": {
+            "data.name": "shakespeare",
+            "data.train_samples": 100,
+            "data.test_samples": 50,
+            "rounds.global_rounds": 1,
+            **SIX_ROLES,
+        },
         "unreliable": {},
         "hostile": {},
         "device-cpu": {"plan.deadline_s": 0.28},

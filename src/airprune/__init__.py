@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from airprune.results.frames import load_runs
     from airprune.results.partition import partition_of
     from airprune.runs import run
+    from airprune.runs.adapter_bias import adapter_bias
     from airprune.runs.callbacks import Callback
     from airprune.runs.exporting import load_model
     from airprune.runs.round_trace import RoundTrace
@@ -79,6 +80,7 @@ __all__ = [
     "run",
     "train",
     "Trained",
+    "adapter_bias",
     "trace_round",
     "RoundTrace",
     "load_model",
@@ -116,6 +118,7 @@ _HOMES = {
     "run": "runs",
     "train": "runs.trained",
     "Trained": "runs.trained",
+    "adapter_bias": "runs.adapter_bias",
     "trace_round": "runs.trace",
     "RoundTrace": "runs.round_trace",
     "load_model": "runs.exporting",

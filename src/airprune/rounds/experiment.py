@@ -26,6 +26,7 @@ from airprune.models.layout import LocalModel
 from airprune.models.losses import CROSS_ENTROPY
 from airprune.models.losses.own import Criteria, criteria_of, named
 from airprune.models.names import HIDDEN
+from airprune.models.scores import giving_scores
 from airprune.models.start_weights import load_start
 from airprune.planning.deadline import FIRST_KAPPA
 from airprune.planning.periods import local_steps_at
@@ -129,7 +130,7 @@ class Experiment:
         if data.fields and model is None:
             names = ", ".join(one.name for one in data.fields)
             raise InvalidValue("run.model", f"must be given for samples of several inputs, {names}", None)
-        with taking(model, data.fields):
+        with taking(model, data.fields), giving_scores(model, data.train_x):
             source = source_of(
                 scenario,
                 data.train_x,

@@ -169,8 +169,9 @@ class RadioSection(ChoiceSection):
     downlink: Literal["none", "broadcast", "unicast"] = Field(
         default="none",
         description="way of the model to the devices before each edge round, charged in time, bits and energy: one "
-        "broadcast of the whole model at the rate of the slowest device, or each device's own sub-model in turn; the "
-        "links down from the cloud are then charged too; none: free, as in the paper",
+        "broadcast of the whole model, or of what devices lack of adapters, at the rate of the slowest device; or each "
+        "device's own sub-model in turn; the links down from the cloud are then charged too; none: free, as in the "
+        "paper",
     )
     station_power_dbm: Decibel | None = Field(
         default=None, description="transmit power of a station on the downlink; none: transmit_power_dbm"
