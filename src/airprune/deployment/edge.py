@@ -17,13 +17,14 @@ from pathlib import Path
 from typing import Any
 
 from airprune.components.component import Owner
+from airprune.deployment.checks import note_trouble
 from airprune.deployment.edge_devices import Devices
 from airprune.deployment.edge_rounds import Rounds
-from airprune.deployment.edge_state import EdgeDisk, EdgeState
+from airprune.deployment.edge_state import EdgeDisk, EdgeState, drop_old
 from airprune.deployment.handshake import RETRY_S, dial_parent, log_if_new, say_hello
 from airprune.deployment.identity import Node, server_credentials
 from airprune.deployment.protocol import airprune_pb2 as pb
-from airprune.deployment.run_definition import RunDefinition
+from airprune.deployment.run_definition import RunDefinition, unexpected, without_run
 from airprune.deployment.transport import Limits, Link, LinkLost, Refused, Server
 
 _log = logging.getLogger("airprune")
@@ -68,7 +69,7 @@ class Edge:
         self._tasks: set[asyncio.Task[Any]] = set()
 
     async def run(self) -> str:
-        """Serves until the run has ended; returns the goodbye."""
+        """Serves run after run until the cloud says goodbye; returns its words."""
         assert self.node.listen is not None
         credentials = server_credentials(self.node)
         limits = self.settings.limits
@@ -119,23 +120,17 @@ class Edge:
             await asyncio.sleep(RETRY_S)
 
     async def _obey(self, link: Link) -> str:
-        welcome = await say_hello(link)
-        before = self.devices.welcome
-        is_new_run = before is None or before.run != welcome.run
-        if is_new_run:
-            await self._end_run()
-        await asyncio.to_thread(self._take_welcome, welcome)
+        await self._take_welcome(link, await say_hello(link))
         self.cloud = link
-        if is_new_run:
-            self.rounds.gathers_until_s = time.monotonic() + self.settings.gather_s
-        self.devices.is_known.set()
         self.devices.changed.set()
-        _log.info("Serves %s in run %s.", link.name, welcome.run)
         while True:
             packet = await link.receive()
             match packet.message:
+                case pb.Welcome():
+                    await self._take_welcome(link, packet.message)
                 case pb.EdgeRound():
-                    await self.rounds.take(packet.message, bytes(packet.payload))
+                    if self.rounds.work is not None and packet.message.run == self.devices.run:
+                        await self.rounds.take(packet.message, bytes(packet.payload))
                 case pb.Denied():
                     await self.devices.deny(packet.message.serials)
                 case pb.Redial():
@@ -143,21 +138,33 @@ class Edge:
                 case pb.Goodbye():
                     return packet.message.reason
 
-    async def _end_run(self) -> None:
-        """Ends a run before another one: devices dial again, since they were prepared for the old one."""
-        self.devices.is_known.clear()
-        self.rounds.give_up()
-        await self.devices.send_away("Another run begins; dial again.")
+    async def _take_welcome(self, link: Link, welcome: pb.Welcome) -> None:
+        """Begins the run of a welcome unless it goes on already, and sends it on to the devices."""
+        link.limits = replace(link.limits, max_payload_bytes=welcome.max_payload_bytes)
+        if welcome.run != self.devices.run:
+            self.rounds.give_up()
+            self.rounds.work = None
+        if welcome.run and self.rounds.work is None:
+            try:
+                await asyncio.to_thread(self._prepare, welcome)
+            except Exception as error:
+                if not welcome.stays:
+                    raise
+                _log.error("%s cannot take part: %s", self.node.peer.name, error, exc_info=unexpected(error))
+                note_trouble(self.devices.troubles, self.node.peer.name, str(error))
+                welcome = without_run(welcome)
+            else:
+                self.rounds.gathers_until_s = time.monotonic() + self.settings.gather_s
+                self.devices.troubles.pop(self.node.peer.name, None)
+                _log.info("Serves %s in run %s.", link.name, welcome.run)
+        await self.devices.take_welcome(welcome)
 
-    def _take_welcome(self, welcome: pb.Welcome) -> None:
-        devices, rounds = self.devices, self.rounds
-        devices.denied = frozenset(welcome.denied)
-        if devices.welcome is None or devices.welcome.run != welcome.run:
-            work = RunDefinition.from_welcome(welcome)
-            assert work.shape  # built here, not in the first round
-            rounds.work = work
-            rounds.state = EdgeState.load(self.disk.file(welcome.run), run=welcome.run, slots=work.slots(Owner.EDGE))
-        devices.welcome = welcome
+    def _prepare(self, welcome: pb.Welcome) -> None:
+        work = RunDefinition.from_welcome(welcome)
+        assert work.shape  # built here, not in the first round
+        state = EdgeState.load(self.disk.file(welcome.run), run=welcome.run, slots=work.slots(Owner.EDGE))
+        self.rounds.work, self.rounds.state = work, state
+        drop_old(self.disk.folder, "edge-*.safetensors")
 
     async def _report_presence(self) -> None:
         """Sends the cloud which devices are online, whenever that has changed."""

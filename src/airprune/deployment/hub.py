@@ -1,4 +1,8 @@
-"""Holds the cloud's links to its edges: sends rounds out and takes reports in. Lives in an event loop."""
+"""Holds the cloud's links to its edges: sends rounds out and takes reports in. Lives in an event loop.
+
+It outlives runs: `begin` sends every edge the definition of a run, `end` that there is none now. Members may come and
+go meanwhile; a run keeps to those that it has begun with.
+"""
 
 from __future__ import annotations
 
@@ -11,12 +15,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from airprune.deployment.checks import trouble_in_presence
+from airprune.deployment.checks import MAX_WORDS, note_trouble, trouble_in_presence
 from airprune.deployment.handshake import NotAdmitted, admit_child
-from airprune.deployment.identity import Members, Node, Role, load_denied, serial_of, server_credentials
+from airprune.deployment.identity import Members, Node, Role, load_denied, load_members, serial_of, server_credentials
 from airprune.deployment.identity.denied import FILE as DENIED_FILE
 from airprune.deployment.protocol import airprune_pb2 as pb
 from airprune.deployment.transport import Limits, Link, LinkLost, Sealed, Server
+from airprune.text import printable
 
 _log = logging.getLogger("airprune")
 Order = tuple[pb.EdgeRound, bytes]
@@ -29,13 +34,17 @@ class Child:
     """An edge that is online.
 
     Attributes:
-      devices: that it serves, by number.
+      devices: that it serves in the run, by number.
+      idle: names of others that are connected to it.
+      troubles: why devices were refused there or cannot take part, by name.
     """
 
     name: str
     link: Link
     serial: str
     devices: dict[int, pb.Presence.Device] = field(default_factory=dict)
+    idle: frozenset[str] = frozenset()
+    troubles: dict[str, str] = field(default_factory=dict)
     late: int = 0
     refused: int = 0
 
@@ -55,24 +64,27 @@ class _Waiting:
 
 
 class Hub:
-    """All edges of a run.
+    """All edges of a federation.
 
     Attributes:
+      fleet: the members now.
+      members: those of the run; `fleet` between runs.
+      welcome: the definition of the run; one without a run between runs.
       serving: which node is the edge with each number; a standby edge may take the place of one that is unreachable.
       edges: those online, by name.
       bad_reports: how many were refused of each edge.
+      troubles: why edges were refused, by name or address, the latest ones.
     """
 
-    def __init__(
-        self, node: Node, members: Members, welcome: pb.Welcome, limits: Limits, serving: Sequence[str] | None = None
-    ) -> None:
-        self.node, self.members, self.welcome = node, members, welcome
-        self.limits = limits
-        self.serving = list(serving or (edge for edge in members.edges if edge not in members.standby))
+    def __init__(self, node: Node, fleet: Members, limits: Limits, *, stays: bool = False) -> None:
+        self.node, self.fleet, self.limits = node, fleet, limits
+        self._stays = stays
+        self.members, self.welcome, self.serving = fleet, pb.Welcome(stays=stays), list[str]()
         self.edges: dict[str, Child] = {}
         self.seen_s: dict[str, float] = {}
         self.refused = 0
         self.bad_reports: Counter[str] = Counter()
+        self.troubles: dict[str, str] = {}
         self._waiting: dict[str, _Waiting] = {}
         self._unreachable: dict[str, _Unreachable] = {}
         self._changed = asyncio.Event()
@@ -88,6 +100,41 @@ class Hub:
             self.node.listen, credentials=server_credentials(self.node), on_link=self._serve, limits=self.limits
         )
 
+    async def begin(self, welcome: pb.Welcome, members: Members, serving: Sequence[str] | None = None) -> None:
+        """Sends the definition of a run to all edges, now and when they join."""
+        self.members, self.welcome = members, welcome
+        self.welcome.stays = self._stays
+        self.serving = list(serving or (edge for edge in members.edges if edge not in members.standby))
+        self.bad_reports.clear()
+        await self._start_afresh()
+
+    async def end(self) -> None:
+        """Lets all nodes wait for the next run."""
+        self.members, self.welcome, self.serving = self.fleet, pb.Welcome(stays=self._stays), []
+        await self._start_afresh()
+
+    async def _start_afresh(self) -> None:
+        self._unreachable.clear()
+        for child in self.edges.values():
+            child.devices = {}
+        await self._welcome_all()
+
+    async def _welcome_all(self) -> None:
+        await asyncio.gather(*(self._welcome(child) for child in list(self.edges.values())))
+
+    async def _welcome(self, child: Child) -> None:
+        welcome = pb.Welcome()
+        welcome.CopyFrom(self.welcome)
+        if welcome.run:
+            welcome.devices.update({device: n for n, device in enumerate(self.members.all_devices)})
+        if child.name in self.members.edges:
+            welcome.index = self.members.edges.index(child.name)
+        welcome.denied.extend(sorted(self.denied))
+        welcome.fleet.CopyFrom(fleet_message(self.fleet))
+        child.link.limits = replace(child.link.limits, max_payload_bytes=self.welcome.max_payload_bytes)
+        with contextlib.suppress(LinkLost):
+            await child.link.send(welcome)
+
     async def _serve(self, link: Link) -> None:
         hello = (await link.receive()).message
         try:
@@ -96,7 +143,7 @@ class Hub:
                 hello,
                 federation=self.node.peer.federation,
                 role=Role.EDGE,
-                names=self.members.edges,
+                names=self.fleet.edges,
                 online=self.edges,
                 denied=self.denied,
             ).name
@@ -105,13 +152,8 @@ class Hub:
         child = Child(name=name, link=link, serial=serial_of(link.peer.certificate_pem))
         self.edges[name] = child
         try:
-            welcome = pb.Welcome()
-            welcome.CopyFrom(self.welcome)
-            welcome.index = self.members.edges.index(name)
-            welcome.devices.update({device: n for n, device in enumerate(self.members.all_devices)})
-            welcome.denied.extend(sorted(self.denied))
-            link.limits = replace(link.limits, max_payload_bytes=self.welcome.max_payload_bytes)
-            await link.send(welcome)
+            await self._welcome(child)
+            self.troubles.pop(name, None)
             self._notify()
             if name in self._waiting:
                 await link.send(*self._waiting[name].order)
@@ -125,6 +167,7 @@ class Hub:
 
     async def _refuse(self, link: Link, reason: str, *, is_final: bool = False) -> None:
         self.refused += 1
+        note_trouble(self.troubles, link.name, reason)
         _log.info("Refused %s: %s", link.name, reason)
         await link.refuse(reason, is_final=is_final)
 
@@ -134,16 +177,25 @@ class Hub:
             self.seen_s[child.name] = time.monotonic()
             match packet.message:
                 case pb.Presence():
-                    if trouble := trouble_in_presence(packet.message, self.welcome.num_devices):
+                    if trouble := self._take_presence(child, packet.message):
                         return await self._refuse(child.link, trouble)
-                    child.devices = {device.device: device for device in packet.message.devices}
-                    child.late, child.refused = packet.message.late, packet.message.refused
                     self._notify()
                 case pb.EdgeReport():
                     self._take_report(child.name, (packet.message, bytes(packet.payload)))
                 case other:
                     reason = f"An edge sends presence and reports, got {type(other).__name__}."
                     return await self._refuse(child.link, reason)
+
+    def _take_presence(self, child: Child, presence: pb.Presence) -> str:
+        """Takes which devices an edge has; returns why that cannot be. Numbers of another run are left out."""
+        if presence.run == self.welcome.run:
+            if trouble := trouble_in_presence(presence, self.welcome.num_devices):
+                return trouble
+            child.devices = {device.device: device for device in presence.devices}
+            child.late, child.refused = presence.late, presence.refused
+        child.idle = frozenset(presence.idle).intersection(self.fleet.all_devices)
+        child.troubles = {name: printable(words[:MAX_WORDS]) for name, words in presence.troubles.items()}
+        return ""
 
     def _take_report(self, name: str, report: Report) -> None:
         waiting = self._waiting.get(name)
@@ -167,6 +219,17 @@ class Hub:
     def place_of(self, device: int) -> str | None:
         """Returns the name of the edge that a device is connected to; None if it is offline."""
         return next((name for name, child in self.edges.items() if device in child.devices), None)
+
+    def online_devices(self) -> dict[str, str]:
+        """Returns the edge of every device that is connected, in the run or not, by name."""
+        names = self.members.all_devices if self.welcome.run else ()
+        found = {device: edge for edge, child in self.edges.items() for device in child.idle}
+        return found | {names[number]: edge for edge, child in self.edges.items() for number in child.devices}
+
+    def trouble_of(self, name: str) -> str:
+        """Returns why a member is not online or cannot take part, as far as that is known; empty if it is not."""
+        found = (child.troubles.get(name) for child in self.edges.values())
+        return next(filter(None, (self.troubles.get(name), *found)), "")
 
     def present(self) -> dict[int, tuple[int, pb.Presence.Device]]:
         """Returns (number of its edge, what was measured) for every device that an edge of the network serves."""
@@ -269,6 +332,20 @@ class Hub:
                 changes.append((name, standby))
         return changes
 
+    async def refresh_fleet(self) -> None:
+        """Reads the members again and sends them to the edges if they have changed."""
+        fleet = load_members(self.node.folder)
+        if fleet == self.fleet:
+            return
+        self.fleet = fleet
+        if not self.welcome.run:
+            self.members = fleet
+        for child in list(self.edges.values()):
+            if child.name not in fleet.devices:
+                with contextlib.suppress(LinkLost):
+                    await self._refuse(child.link, f"{child.name} is no longer a member.", is_final=True)
+        await self._welcome_all()
+
     async def refresh_denied(self) -> None:
         """Reads the deny list again and sends it to the edges if it has changed."""
         denied = load_denied(self._denied_file)
@@ -287,6 +364,13 @@ class Hub:
         for child in list(self.edges.values()):
             with contextlib.suppress(LinkLost):
                 await child.link.send(pb.Goodbye(reason=reason))
+
+
+def fleet_message(members: Members) -> pb.Fleet:
+    """Returns the members as edges are sent them."""
+    edges = {edge: members.addresses[edge] for edge in members.edges}
+    homes = {device: edge for edge, devices in members.devices.items() for device in devices}
+    return pb.Fleet(addresses=edges, homes=homes, standby=members.standby)
 
 
 def _ready(child: Child) -> frozenset[int]:

@@ -13,7 +13,7 @@ from airprune import __version__
 from airprune.components.component import ModelShape, Owner, ReportKind, Slot
 from airprune.deployment.digests import digest_of
 from airprune.deployment.protocol import airprune_pb2 as pb
-from airprune.errors import UsageError
+from airprune.errors import AirpruneError, UsageError
 from airprune.methods.compression.base import Wire
 from airprune.methods.selection import Selection
 from airprune.methods.topology import Topology
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from airprune.models.catalogue import FlatModel
 
 Array = np.ndarray
-PROTOCOL = 3
+PROTOCOL = 4
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -137,6 +137,18 @@ def state_digest(model: Array, slots: Mapping[str, Array]) -> str:
     """Returns the digest of an edge's model and slots, by which the cloud knows that both have the same."""
     arrays = [np.ascontiguousarray(array) for array in (model, *(slots[name] for name in sorted(slots)))]
     return digest_of(*(array.data for array in arrays)).hex()
+
+
+def without_run(welcome: pb.Welcome) -> pb.Welcome:
+    """Returns the welcome for a node that waits for the next run."""
+    idle = pb.Welcome(stays=welcome.stays, denied=welcome.denied, parents=welcome.parents)
+    idle.fleet.CopyFrom(welcome.fleet)
+    return idle
+
+
+def unexpected(error: Exception) -> Exception | None:
+    """Returns the error if its traceback is of use, for `exc_info`; None for one that explains itself."""
+    return None if isinstance(error, (AirpruneError, OSError)) else error
 
 
 def check_versions(protocol: int, version: str) -> str:

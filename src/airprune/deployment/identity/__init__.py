@@ -10,13 +10,21 @@ kits         making a federation; renewing and revoking a node
 from airprune.deployment.identity.denied import load_denied
 from airprune.deployment.identity.kits import make_federation, renew, revoke
 from airprune.deployment.identity.members import Members, load_members
-from airprune.deployment.identity.node import Node, Parent, channel_credentials, load_node, server_credentials
+from airprune.deployment.identity.node import (
+    Node,
+    Parent,
+    channel_credentials,
+    load_node,
+    save_parents,
+    saved_parents,
+    server_credentials,
+)
 from airprune.deployment.identity.peers import Peer, Role, Stranger, admit, peer_of, serial_of
 
 __all__ = [
     "Role", "Peer", "Stranger", "peer_of", "serial_of", "admit",
     "Members", "load_members",
-    "Node", "Parent", "load_node",
+    "Node", "Parent", "load_node", "save_parents", "saved_parents",
     "load_denied",
     "make_federation", "renew", "revoke",
     "server_credentials", "channel_credentials",

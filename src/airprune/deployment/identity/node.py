@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import datetime
 import stat
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
@@ -20,14 +21,17 @@ from pydantic import Field
 
 from airprune.deployment.identity.members import Label
 from airprune.deployment.identity.peers import Peer, Role, Stranger, peer_of
-from airprune.deployment.identity.tables import Address, read_file, read_table
+from airprune.deployment.identity.tables import Address, checked_address, read_file, read_table
 from airprune.errors import InvalidValue, UsageError
+from airprune.files import replacing
+from airprune.settings import toml_text
 from airprune.settings.section import Section
 
 if TYPE_CHECKING:
     import grpc
 
 FILE = "node.toml"
+PARENTS = "parents.toml"
 CERTIFICATE, KEY, AUTHORITY = "node.pem", "node-key.pem", "ca.pem"
 
 
@@ -107,6 +111,26 @@ def load_node(folder: Path) -> Node:
         key=key,
         authority=authority,
     )
+
+
+def save_parents(state: Path, parents: Sequence[Parent]) -> None:
+    """Keeps the edges that a device may dial, as the fleet has them now, in the folder of its state."""
+    with replacing(state / PARENTS) as file:
+        file.write(toml_text.written({"parents": {parent.name: parent.address for parent in parents}}).encode())
+
+
+def saved_parents(state: Path, node: Node) -> tuple[Parent, ...]:
+    """Returns the edges to dial: those that were kept last, then those of the kit; home first."""
+    if not (state / PARENTS).exists():
+        return node.parents
+    federation = node.peer.federation
+    try:
+        kept = read_table(state / PARENTS)["parents"].items()
+        found = {name: Parent(name, Role.EDGE, checked_address(address), federation) for name, address in kept}
+    except (UsageError, KeyError, AttributeError, TypeError):
+        return node.parents
+    found |= {parent.name: parent for parent in node.parents}  # in their places: addresses of the kit hold
+    return tuple(found.values())
 
 
 def _private(path: Path) -> bytes:
