@@ -34,8 +34,10 @@ from airprune.cli import main
 from airprune.deployment.cloud import deployed_run
 from airprune.deployment.device import Device, DeviceSettings
 from airprune.deployment.edge import Edge, EdgeSettings
+from airprune.deployment.fleet.service import registry_of
 from airprune.deployment.identity import load_members, load_node, make_federation
 from airprune.deployment.remote import CloudSettings
+from airprune.deployment.status import Status, read_status_file
 from airprune.runs.layout import RunFolder
 from airprune.scenario import Scenario
 from support.lab import own_ports
@@ -211,7 +213,7 @@ class Processes(_Kits):
         self.processes: dict[str, Any] = {}
 
     def start(self, name: str, *options: str) -> None:
-        role = "edge" if name in self.edges else "device"
+        role = "edge" if name.startswith("e") else "device"
         self._run(name, "deploy", role, str(self.kits / name), *options)
 
     def start_all(self, *options: str) -> None:
@@ -225,6 +227,37 @@ class Processes(_Kits):
         """Of a scenario with its overrides and options; plans are the simulation's, and nobody is late by accident."""
         options = ("--plan-with", plan_with, "--out", str(out))
         self._run("cloud", "deploy", "cloud", str(self.kits / "cloud"), *arguments, *options)
+
+    def serve(self, *options: str) -> None:
+        """The cloud of a fleet that stays."""
+        self._run("cloud", "deploy", "serve", str(self.kits / "cloud"), *options)
+
+    def ask(self, *arguments: object) -> str:
+        """What a command of `airprune deploy` prints."""
+        done = self._context.Process(target=_node_main, args=(("deploy", *map(str, arguments)), str(self._log("ask"))))
+        self._log("ask").unlink(missing_ok=True)
+        done.start()
+        done.join(PATIENCE_S)
+        assert done.exitcode == 0, self.log("ask")
+        return self.log("ask")
+
+    def jobs(self) -> list[dict[str, Any]]:
+        return json.loads(self.ask("jobs", self.kits / "cloud", "--json"))
+
+    def job_folder(self, number: int) -> Path:
+        (found,) = (self.kits / "cloud/state/runs").glob(f"job-{number:04d}-*")
+        return found
+
+    def wait_for_job(self, number: int, state: str = "ended") -> None:
+        def is_there() -> bool:
+            job = registry_of(self.kits / "cloud/state").job(number)
+            assert job.state != "failed" or state == "failed", job.reason
+            return job.state == state
+
+        self.wait_for(is_there, f"job {number} has {state}")
+
+    def status(self) -> Status | None:
+        return read_status_file(self.kits / "cloud/state/status.json")
 
     def _run(self, name: str, *arguments: str) -> None:
         process = self._context.Process(target=_node_main, args=(arguments, str(self._log(name))), daemon=True)

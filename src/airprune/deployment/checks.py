@@ -52,7 +52,7 @@ def trouble_in_measured(said: pb.Measured | pb.Presence.Device, *, least_samples
 def trouble_in_presence(presence: pb.Presence, num_devices: int) -> str:
     """Returns why the devices that an edge reports cannot be; empty if they can."""
     numbers = [device.device for device in presence.devices]
-    if len({*numbers}) != len(numbers) or max(numbers, default=0) >= num_devices:
+    if len({*numbers}) != len(numbers) or max(numbers, default=-1) >= num_devices:
         return f"Presence.devices must be different ones below {num_devices}, got {shown(numbers)}."
     # A device that has just joined has not said yet what it has.
     return next(filter(None, (trouble_in_measured(device, least_samples=0) for device in presence.devices)), "")

@@ -200,9 +200,9 @@ class Devices:
     async def _refuse(self, link: Link, reason: str, *, is_final: bool = False) -> None:
         self.refused += 1
         note_trouble(self.troubles, link.name, reason)
-        self.changed.set()
         _log.info("Refused %s: %s", link.name, reason)
         await link.refuse(reason, is_final=is_final)
+        self.changed.set()
 
     async def _listen(self, child: Child, rounds: Listener) -> None:
         while True:

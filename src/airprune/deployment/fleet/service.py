@@ -1,0 +1,178 @@
+"""The cloud process of a fleet: listens all the time, and runs one job after the other.
+
+Its folder holds the registry, the run folders of jobs, the status of the fleet and the log. Whatever is killed, a new
+process goes on with the job that ran. The operator's commands reach it through the registry and the files of its kit:
+jobs, members and the deny list are read again about every second.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from airprune.deployment.cloud import listening, made_hub
+from airprune.deployment.fleet.fitting import fitted
+from airprune.deployment.fleet.logs import FILE as LOG_FILE
+from airprune.deployment.fleet.logs import logged_to
+from airprune.deployment.fleet.registry import FILE as REGISTRY_FILE
+from airprune.deployment.fleet.registry import Job, Registry
+from airprune.deployment.handshake import log_if_new
+from airprune.deployment.hub import Hub
+from airprune.deployment.identity import Node, load_members
+from airprune.deployment.identity.members import MAX_NODES
+from airprune.deployment.job_run import JobRun, frame_limits
+from airprune.deployment.loop_thread import Interrupted, LoopThread
+from airprune.deployment.metrics import Metrics, serve_metrics
+from airprune.deployment.node_status import Outcomes, node_statuses
+from airprune.deployment.remote import CloudSettings
+from airprune.deployment.run_definition import unexpected
+from airprune.deployment.status import Status, write_status_file
+from airprune.errors import AirpruneError, WorkFailed
+from airprune.runs.layout import RunFolder
+from airprune.runs.lock import locked
+from airprune.scenario import Scenario
+
+_log = logging.getLogger("airprune")
+STATUS_FILE = "status.json"
+_LOOK_S = 0.5
+
+
+def runs_folder(state: Path) -> Path:
+    """Returns the folder of the run folders of a fleet."""
+    return state / "runs"
+
+
+class FleetService:
+    """The cloud of a fleet.
+
+    Args:
+      node: the cloud's kit.
+      state: its folder.
+    """
+
+    def __init__(self, node: Node, state: Path) -> None:
+        self.node, self.state = node, state
+        self.registry = Registry(state / REGISTRY_FILE)
+        self.metrics = Metrics()
+        self._job: JobRun | None = None
+        self._fleet = load_members(node.folder)
+
+    def run(self, *, metrics_port: int | None = None) -> None:
+        """Serves until it is interrupted."""
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(locked(self.state))  # one cloud per fleet
+            stack.enter_context(logged_to(self.state / LOG_FILE, node=self.node.peer.name))
+            loop = stack.enter_context(LoopThread("airprune-cloud"))
+            hub = loop.call(made_hub(self.node, self._fleet, frame_limits(MAX_NODES), stays=True))
+            if metrics_port is not None:
+                port = stack.enter_context(serve_metrics(self.metrics, metrics_port))
+                _log.info("Metrics at http://127.0.0.1:%d/metrics", port)
+            stack.enter_context(listening(hub, loop))
+            stack.enter_context(self._watching(hub, loop))
+            _log.info("Serves the fleet %s at %s.", hub.fleet.federation, self.node.listen)
+            while True:
+                job = self.registry.take_next()
+                if job is None:
+                    time.sleep(_LOOK_S)
+                else:
+                    self._run_job(job, hub, loop)
+
+    def _run_job(self, job: Job, hub: Hub, loop: LoopThread) -> None:
+        """Runs a job to its end, whatever that is; only an interrupt of this process leaves it unfinished."""
+        folder = RunFolder(runs_folder(self.state) / job.folder_name)
+        state, reason = "ended", ""
+        folder.path.mkdir(parents=True, exist_ok=True)
+        with logged_to(folder.path / LOG_FILE, node=self.node.peer.name, job=job.number):
+            _log.info("Job %d (%s) begins in %s.", job.number, job.name, folder.path)
+            try:
+                if job.state == "stopping":
+                    raise Interrupted("Stopped.")
+                self._play(job, folder, hub, loop)
+            except Interrupted:
+                state = "stopped"
+            except Exception as error:
+                state, reason = "failed", str(error) or type(error).__name__
+                _log.error("%s", reason, exc_info=unexpected(error))
+            finally:
+                self._job = None
+                loop.clear()
+                loop.finish(hub.end())
+            self.registry.finish(job.number, state, reason)
+            _log.info("Job %d has %s.", job.number, state)
+
+    def _play(self, job: Job, folder: RunFolder, hub: Hub, loop: LoopThread) -> None:
+        if folder.has_run:
+            scenario = folder.scenario()
+        else:
+            scenario = fitted(Scenario.from_text(job.scenario, source=f"job {job.number}"), hub.fleet)
+        run = JobRun(hub.fleet, scenario, folder, CloudSettings(**job.settings), metrics=self.metrics, at_end=_log_end)
+        loop.call(run.begin(hub))
+        self._job = run
+        with run.running(hub, loop) as records, contextlib.closing(records):
+            for record in records:
+                if record["kind"] == "global":
+                    _log.info("%s", _words(record, scenario))
+
+    @contextlib.contextmanager
+    def _watching(self, hub: Hub, loop: LoopThread) -> Iterator[None]:
+        """Keeps the status of the fleet, and follows the operator's changes."""
+        watch = loop.start(self._watch(hub, loop))
+        try:
+            yield
+        finally:
+            watch.cancel()
+
+    async def _watch(self, hub: Hub, loop: LoopThread) -> None:
+        last = ""
+        while True:
+            try:
+                await hub.refresh_fleet()
+                await hub.refresh_denied()
+                current = self.registry.current()
+                if current is not None and current.state == "stopping" and self._job is not None:
+                    loop.interrupt()
+                write_status_file(self.state / STATUS_FILE, self._status(hub))
+                last = ""
+            except (AirpruneError, OSError) as error:
+                last = log_if_new(str(error), last)
+            await asyncio.sleep(_LOOK_S)
+
+    def _status(self, hub: Hub) -> Status:
+        if self._job is not None:
+            return self._job.status(hub)
+        nodes = node_statuses(hub, hub.fleet, Outcomes())
+        for role in ("edge", "device"):
+            self.metrics.online(role, sum(node.online for node in nodes if node.role == role))
+        return Status(
+            run="",
+            federation=hub.fleet.federation,
+            state="idle",
+            global_round=None,
+            edge_round=None,
+            num_rounds=0,
+            updated_s=time.time(),
+            nodes=nodes,
+        )
+
+
+def _log_end(words: str) -> None:
+    _log.info("%s", words)
+
+
+def _words(record: dict[str, object], scenario: Scenario) -> str:
+    words = f"Global round {record['global_round']} of {scenario.rounds.global_rounds}"
+    accuracy = record.get("test_accuracy")
+    return words + (f": accuracy {accuracy:.1%}" if isinstance(accuracy, float) else "") + "."
+
+
+def registry_of(state: Path) -> Registry:
+    """Opens the registry of a fleet; makes it if the fleet has none yet."""
+    try:
+        state.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise WorkFailed(f"{state} cannot be made: {error.strerror}.") from None
+    return Registry(state / REGISTRY_FILE)
