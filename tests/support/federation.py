@@ -17,6 +17,7 @@ import asyncio
 import concurrent.futures
 import contextlib
 import ctypes
+import io
 import json
 import multiprocessing
 import os
@@ -46,6 +47,10 @@ T = TypeVar("T")
 PATIENCE_S = 240.0  # of tests on a busy machine
 _AT_MOST_S = 600  # that a process may live, whatever becomes of the tests
 _PARENT_DIED = 1  # PR_SET_PDEATHSIG
+_PRELOADED = (
+    "torch", "grpc", "airprune.results.report", "airprune.cli", "airprune.cli.deploy", "airprune.cli.progress",
+    "airprune.deployment.fleet.service", "airprune.deployment.device", "airprune.deployment.edge",
+)  # fmt: skip
 _PORTS = range(9100, 9290)
 
 
@@ -209,7 +214,7 @@ class Processes(_Kits):
         super().__init__(folder, **options)
         os.environ.setdefault("OMP_NUM_THREADS", "1")
         self._context = multiprocessing.get_context("forkserver")
-        self._context.set_forkserver_preload(["torch", "grpc", "airprune.results.report", __name__])
+        self._context.set_forkserver_preload([*_PRELOADED, __name__])
         self.processes: dict[str, Any] = {}
 
     def start(self, name: str, *options: str) -> None:
@@ -234,12 +239,10 @@ class Processes(_Kits):
 
     def ask(self, *arguments: object) -> str:
         """What a command of `airprune deploy` prints."""
-        done = self._context.Process(target=_node_main, args=(("deploy", *map(str, arguments)), str(self._log("ask"))))
-        self._log("ask").unlink(missing_ok=True)
-        done.start()
-        done.join(PATIENCE_S)
-        assert done.exitcode == 0, self.log("ask")
-        return self.log("ask")
+        with contextlib.redirect_stdout(io.StringIO()) as printed:
+            status = main(["deploy", *map(str, arguments)])
+        assert status == 0, arguments
+        return printed.getvalue()
 
     def jobs(self) -> list[dict[str, Any]]:
         return json.loads(self.ask("jobs", self.kits / "cloud", "--json"))

@@ -26,8 +26,9 @@ from airprune.deployment.checks import MAX_WORDS
 from airprune.deployment.digests import digest_of
 from airprune.deployment.edge_state import drop_old
 from airprune.deployment.estimates import PROBE_BYTES, PROBES
-from airprune.deployment.handshake import RETRY_S, dial_parent, log_if_new, say_hello
+from airprune.deployment.handshake import RETRY_S, dial_parent, log_if_new, say_hello, take_certificate
 from airprune.deployment.identity import Node, Parent, Role, save_parents, saved_parents
+from airprune.deployment.identity.renewal import RENEW_BEFORE_DAYS, Renewal, with_renewed
 from airprune.deployment.ledger import DeviceLedger, Result
 from airprune.deployment.own_data import samples_of
 from airprune.deployment.protocol import airprune_pb2 as pb
@@ -50,12 +51,14 @@ class DeviceSettings:
       patience_s: how long it waits for its home edge before it tries the others.
       mobile: heartbeats for links that come and go: every 5 s, dead after 20 s.
       slowdown: factor by which it computes slower than this machine; see `training.slowed`.
+      renew_before_days: how long before its certificate expires it gets another.
     """
 
     data: str | None = None
     patience_s: float = 60.0
     mobile: bool = False
     slowdown: float = 1.0
+    renew_before_days: float = RENEW_BEFORE_DAYS
 
     @property
     def limits(self) -> Limits:
@@ -70,7 +73,8 @@ class Device:
     """
 
     def __init__(self, node: Node, folder: Path, settings: DeviceSettings) -> None:
-        self.node, self.folder, self.settings = node, folder, settings
+        self.folder, self.settings = folder, settings
+        self.renewal = Renewal(with_renewed(node, folder), folder, settings.renew_before_days)
         self.parents = saved_parents(folder, node)
         self.home: Parent = self.parents[0]
         self.trainer: Trainer | None = None
@@ -82,6 +86,11 @@ class Device:
         self._training = threading.Lock()
         self._last_failure = ""
         self._unreachable_since_s = time.monotonic()
+
+    @property
+    def node(self) -> Node:
+        """The node as it is now: its certificate is renewed in time."""
+        return self.renewal.node
 
     async def run(self) -> str:
         """Serves run after run until its edge says goodbye; returns the words."""
@@ -123,6 +132,8 @@ class Device:
         message: Message = await say_hello(link)
         self.home = next(parent for parent in self.parents if parent.name == link.name)
         while isinstance(message, pb.Welcome):
+            if (request := self.renewal.request()) is not None:
+                await link.send(request)
             link.limits = replace(link.limits, max_payload_bytes=message.max_payload_bytes)
             self._take_parents(message.parents)
             trainer = await self._joined(link, message) if message.run else None
@@ -182,6 +193,8 @@ class Device:
                     if trainer is None or _run_of(packet.message) != self._welcomed:
                         return packet.message
                     self._take_parents(packet.message.parents)
+                case pb.Certificate():
+                    take_certificate(self.renewal, packet.message)
                 case pb.Goodbye():
                     return packet.message
 

@@ -16,13 +16,16 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from google.protobuf.message import Message
+
 from airprune.components.component import Owner
 from airprune.deployment.checks import note_trouble
 from airprune.deployment.edge_devices import Devices
 from airprune.deployment.edge_rounds import Rounds
 from airprune.deployment.edge_state import EdgeDisk, EdgeState, drop_old
-from airprune.deployment.handshake import RETRY_S, dial_parent, log_if_new, say_hello
+from airprune.deployment.handshake import RETRY_S, dial_parent, log_if_new, say_hello, take_certificate
 from airprune.deployment.identity import Node, server_credentials
+from airprune.deployment.identity.renewal import RENEW_BEFORE_DAYS, Renewal, with_renewed
 from airprune.deployment.protocol import airprune_pb2 as pb
 from airprune.deployment.run_definition import RunDefinition, unexpected, without_run
 from airprune.deployment.transport import Limits, Link, LinkLost, Refused, Server
@@ -41,21 +44,24 @@ class EdgeSettings:
         still be dialling.
       keep_uploads: whether its rounds are kept in its folder (see `kept_rounds`), for `airprune deploy verify`.
       limits: of its links.
+      renew_before_days: how long before its certificate expires it gets another.
     """
 
     gather_s: float = 15.0
     keep_uploads: bool = False
     limits: Limits = field(default_factory=Limits)
+    renew_before_days: float = RENEW_BEFORE_DAYS
 
 
 class Edge:
     """One edge of a federation, in a running event loop."""
 
     def __init__(self, node: Node, folder: Path, settings: EdgeSettings) -> None:
-        self.node, self.settings = node, settings
+        self.settings = settings
+        self.renewal = Renewal(with_renewed(node, folder), folder, settings.renew_before_days)
         self.cloud: Link | None = None
         self.disk = EdgeDisk(folder=folder, keeps_uploads=settings.keep_uploads)
-        self.devices = Devices(node, self._start)
+        self.devices = Devices(node, self._start, self._pass_on)
         self.rounds = Rounds(
             self.devices,
             self.disk,
@@ -68,10 +74,15 @@ class Edge:
         self._trouble: BaseException | None = None
         self._tasks: set[asyncio.Task[Any]] = set()
 
+    @property
+    def node(self) -> Node:
+        """The node as it is now: its certificate is renewed in time."""
+        return self.renewal.node
+
     async def run(self) -> str:
         """Serves run after run until the cloud says goodbye; returns its words."""
         assert self.node.listen is not None
-        credentials = server_credentials(self.node)
+        credentials = server_credentials(self.node, lambda: self.node)
         limits = self.settings.limits
         async with Server(self.node.listen, credentials=credentials, on_link=self._serve_device, limits=limits):
             reporting = asyncio.create_task(self._report_presence())
@@ -123,6 +134,8 @@ class Edge:
         await self._take_welcome(link, await say_hello(link))
         self.cloud = link
         self.devices.changed.set()
+        if (request := self.renewal.request()) is not None:
+            await link.send(request)
         while True:
             packet = await link.receive()
             match packet.message:
@@ -135,6 +148,11 @@ class Edge:
                     await self.devices.deny(packet.message.serials)
                 case pb.Redial():
                     await self.devices.send(packet.message.device, packet.message)
+                case pb.Certificate():
+                    if packet.message.name:
+                        await self.devices.send_to(packet.message.name, packet.message)
+                    else:
+                        take_certificate(self.renewal, packet.message)
                 case pb.Goodbye():
                     return packet.message.reason
 
@@ -185,6 +203,12 @@ class Edge:
         except LinkLost:
             return False
         return True
+
+    async def _pass_on(self, message: Message) -> None:
+        """Sends the cloud a message of a device; one that comes while it is unreachable is for the device to repeat."""
+        if self.cloud is not None:
+            with contextlib.suppress(LinkLost):
+                await self.cloud.send(message)
 
     def _start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.create_task(work)

@@ -7,7 +7,7 @@ import contextlib
 import logging
 import math
 import time
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
@@ -61,6 +61,10 @@ class Child:
 class Devices:
     """Holds the links of an edge to its devices, in a running event loop.
 
+    Args:
+      start: runs what may go on beside.
+      pass_on: sends a device's message to the cloud.
+
     Attributes:
       welcome: of the run, as the cloud said it; devices wait for `is_known`.
       connected: by name.
@@ -70,8 +74,13 @@ class Devices:
       changed: set whenever the cloud should be sent anew which devices are online.
     """
 
-    def __init__(self, node: Node, start: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]) -> None:
-        self.node, self._start = node, start
+    def __init__(
+        self,
+        node: Node,
+        start: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]],
+        pass_on: Callable[[Message], Awaitable[None]],
+    ) -> None:
+        self.node, self._start, self._pass_on = node, start, pass_on
         self.welcome: pb.Welcome | None = None
         self.denied: frozenset[str] = frozenset()
         self.connected: dict[str, Child] = {}
@@ -222,6 +231,9 @@ class Devices:
                         rounds.take_upload(child.index, packet.message, packet)
                     if child.receipts:  # who does not read them is not read either
                         await asyncio.wait(child.receipts)
+                case pb.CertificateRequest():
+                    packet.message.name = child.name
+                    await self._pass_on(packet.message)
                 case other:
                     reason = f"A device sends measured and upload, got {type(other).__name__}."
                     return await self._refuse(child.link, reason)
@@ -280,6 +292,11 @@ class Devices:
     async def _send(self, child: Child, message: Message, payload: Sealed | bytes = b"") -> None:
         with contextlib.suppress(LinkLost):
             await child.link.send(message, payload)
+
+    async def send_to(self, name: str, message: Message) -> None:
+        """Sends a message to a device by name, in a run or not."""
+        if name in self.connected:
+            await self._send(self.connected[name], message)
 
     async def send_all(self, message: Message) -> None:
         for child in list(self.connected.values()):

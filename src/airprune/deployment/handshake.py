@@ -10,10 +10,11 @@ from google.protobuf.message import Message
 
 from airprune import __version__
 from airprune.deployment.identity import Node, Parent, Peer, Role, Stranger, admit, channel_credentials
+from airprune.deployment.identity.renewal import Renewal
 from airprune.deployment.protocol import airprune_pb2 as pb
 from airprune.deployment.run_definition import PROTOCOL, check_versions
 from airprune.deployment.transport import Limits, Link, dial
-from airprune.errors import WorkFailed
+from airprune.errors import AirpruneError, WorkFailed
 
 _log = logging.getLogger("airprune")
 # Between tries to reach a parent.
@@ -75,6 +76,15 @@ def admit_child(
     if peer.name in online:
         raise NotAdmitted(f"{peer.name} is connected already; each identity has one connection.")
     return peer
+
+
+def take_certificate(renewal: Renewal, answer: pb.Certificate) -> None:
+    """Takes a renewed certificate into use, for connections to come."""
+    try:
+        if renewal.take(answer):
+            _log.info("The certificate was renewed.")
+    except (AirpruneError, OSError) as error:
+        _log.warning("%s", error)
 
 
 def log_if_new(sentence: str, last: str) -> str:

@@ -19,6 +19,7 @@ from airprune.deployment.checks import MAX_WORDS, note_trouble, trouble_in_prese
 from airprune.deployment.handshake import NotAdmitted, admit_child
 from airprune.deployment.identity import Members, Node, Role, load_denied, load_members, serial_of, server_credentials
 from airprune.deployment.identity.denied import FILE as DENIED_FILE
+from airprune.deployment.identity.renewal import Signer
 from airprune.deployment.protocol import airprune_pb2 as pb
 from airprune.deployment.transport import Limits, Link, LinkLost, Sealed, Server
 from airprune.text import printable
@@ -74,11 +75,13 @@ class Hub:
       edges: those online, by name.
       bad_reports: how many were refused of each edge.
       troubles: why edges were refused, by name or address, the latest ones.
+      signer: renews certificates; without one requests are answered with the reason.
     """
 
     def __init__(self, node: Node, fleet: Members, limits: Limits, *, stays: bool = False) -> None:
         self.node, self.fleet, self.limits = node, fleet, limits
         self._stays = stays
+        self.signer: Signer | None = None
         self.members, self.welcome, self.serving = fleet, pb.Welcome(stays=stays), list[str]()
         self.edges: dict[str, Child] = {}
         self.seen_s: dict[str, float] = {}
@@ -97,7 +100,10 @@ class Hub:
     def server(self) -> Server:
         assert self.node.listen is not None
         return Server(
-            self.node.listen, credentials=server_credentials(self.node), on_link=self._serve, limits=self.limits
+            self.node.listen,
+            credentials=server_credentials(self.node, lambda: self.node),
+            on_link=self._serve,
+            limits=self.limits,
         )
 
     async def begin(self, welcome: pb.Welcome, members: Members, serving: Sequence[str] | None = None) -> None:
@@ -182,6 +188,8 @@ class Hub:
                     self._notify()
                 case pb.EdgeReport():
                     self._take_report(child.name, (packet.message, bytes(packet.payload)))
+                case pb.CertificateRequest():
+                    await child.link.send(await asyncio.to_thread(self._certificate, child, packet.message))
                 case other:
                     reason = f"An edge sends presence and reports, got {type(other).__name__}."
                     return await self._refuse(child.link, reason)
@@ -196,6 +204,18 @@ class Hub:
         child.idle = frozenset(presence.idle).intersection(self.fleet.all_devices)
         child.troubles = {name: printable(words[:MAX_WORDS]) for name, words in presence.troubles.items()}
         return ""
+
+    def _certificate(self, child: Child, request: pb.CertificateRequest) -> pb.Certificate:
+        """Returns the answer to a request of an edge, or of a device that is connected to it."""
+        name = request.name or child.name
+        if self.signer is None:
+            trouble = "the cloud has no authority (deploy serve --authority); use `airprune deploy renew`."
+            return pb.Certificate(name=request.name, trouble=trouble)
+        if name != child.name and self.online_devices().get(name) != child.name:
+            return pb.Certificate(name=request.name, trouble=f"{name} is not connected to {child.name}.")
+        answer = self.signer.answer(request, name, self.denied)
+        _log.info("The certificate of %s was %s", name, answer.trouble or "renewed.")
+        return answer
 
     def _take_report(self, name: str, report: Report) -> None:
         waiting = self._waiting.get(name)

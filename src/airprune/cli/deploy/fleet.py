@@ -44,6 +44,14 @@ def serve(
         int | None,
         typer.Option(metavar="PORT", min=0, max=65535, help="Serve Prometheus metrics on this port of 127.0.0.1."),
     ] = None,
+    authority: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Folder of the federation: renew certificates with its authority, and enrol."),
+    ] = None,
+    enrol_port: Annotated[
+        int | None,
+        typer.Option(metavar="PORT", min=0, max=65535, help="Enrol devices that have a one-time code at this port."),
+    ] = None,
     json_logs: JsonLogs = False,
 ) -> None:
     """Serve a fleet: run the jobs that are submitted, one after another, until stopped. Nodes stay connected meanwhile.
@@ -57,7 +65,8 @@ def serve(
     log_to_stderr(node, json_logs=json_logs)
     try:
         with terminated_like_ctrl_c():
-            FleetService(node, state_folder(state_dir, kit)).run(metrics_port=metrics_port)
+            service = FleetService(node, state_folder(state_dir, kit), authority)
+            service.run(metrics_port=metrics_port, enrol_port=enrol_port)
     except KeyboardInterrupt:
         say("Stopped; start it again with the same command: the job under way continues.")
         raise typer.Exit(STOPPED) from None

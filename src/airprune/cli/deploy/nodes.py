@@ -28,6 +28,9 @@ StateDir = Annotated[
 Kit = Annotated[
     Path, typer.Argument(metavar="KIT", help="Credentials bundle of the node, made by `airprune deploy init`.")
 ]
+RenewBefore = Annotated[
+    float, typer.Option(metavar="DAYS", min=0.0, help="Renew the certificate this long before it expires.")
+]
 JsonLogs = Annotated[bool, typer.Option("--json-logs", help="Log JSON lines in place of sentences.")]
 
 
@@ -99,6 +102,7 @@ def edge(
     keep_uploads: Annotated[
         bool, typer.Option("--keep-uploads", help="Keep the uploads that counted, for `airprune deploy verify`.")
     ] = False,
+    renew_before: RenewBefore = 30.0,
     json_logs: JsonLogs = False,
 ) -> None:
     """Serve the devices of an edge: of a fleet run after run, of `deploy cloud` until its run has ended.
@@ -111,9 +115,10 @@ def edge(
     node = node_of(kit, Role.EDGE)
     state = state_folder(state_dir, kit)
     log_to_stderr(node, json_logs=json_logs)
+    settings = EdgeSettings(keep_uploads=keep_uploads, renew_before_days=renew_before)
 
     async def serve() -> str:
-        return await Edge(node, state, EdgeSettings(keep_uploads=keep_uploads)).run()
+        return await Edge(node, state, settings).run()
 
     _until_the_end(serve)
 
@@ -135,6 +140,7 @@ def device(
         float,
         typer.Option(metavar="FACTOR", min=1.0, help="Compute as slowly as one this many times slower, for trials."),
     ] = 1.0,
+    renew_before: RenewBefore = 30.0,
     json_logs: JsonLogs = False,
 ) -> None:
     """Train on a device's own samples: in a fleet run after run, with `deploy cloud` until its run has ended.
@@ -151,7 +157,9 @@ def device(
     node = node_of(kit, Role.DEVICE)
     check_source(data)
     state = state_folder(state_dir, kit)
-    settings = DeviceSettings(data=data, patience_s=patience, mobile=mobile, slowdown=slowdown)
+    settings = DeviceSettings(
+        data=data, patience_s=patience, mobile=mobile, slowdown=slowdown, renew_before_days=renew_before
+    )
     log_to_stderr(node, json_logs=json_logs)
     _until_the_end(lambda: Device(node, state, settings).run())
 

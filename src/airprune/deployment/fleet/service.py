@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from airprune.deployment.cloud import listening, made_hub
+from airprune.deployment.fleet.enrolment_server import enrolling
 from airprune.deployment.fleet.fitting import fitted
 from airprune.deployment.fleet.logs import FILE as LOG_FILE
 from airprune.deployment.fleet.logs import logged_to
@@ -23,7 +24,9 @@ from airprune.deployment.fleet.registry import Job, Registry
 from airprune.deployment.handshake import log_if_new
 from airprune.deployment.hub import Hub
 from airprune.deployment.identity import Node, load_members
+from airprune.deployment.identity.kits import check_authority
 from airprune.deployment.identity.members import MAX_NODES
+from airprune.deployment.identity.renewal import Renewal, Signer, with_renewed
 from airprune.deployment.job_run import JobRun, frame_limits
 from airprune.deployment.loop_thread import Interrupted, LoopThread
 from airprune.deployment.metrics import Metrics, serve_metrics
@@ -31,7 +34,7 @@ from airprune.deployment.node_status import Outcomes, node_statuses
 from airprune.deployment.remote import CloudSettings
 from airprune.deployment.run_definition import unexpected
 from airprune.deployment.status import Status, write_status_file
-from airprune.errors import AirpruneError, WorkFailed
+from airprune.errors import AirpruneError, UsageError, WorkFailed
 from airprune.runs.layout import RunFolder
 from airprune.runs.lock import locked
 from airprune.scenario import Scenario
@@ -52,17 +55,27 @@ class FleetService:
     Args:
       node: the cloud's kit.
       state: its folder.
+      authority: folder of the federation, with its key: certificates are renewed, and devices may be enrolled.
     """
 
-    def __init__(self, node: Node, state: Path) -> None:
-        self.node, self.state = node, state
+    def __init__(self, node: Node, state: Path, authority: Path | None = None) -> None:
+        self.renewal = Renewal(with_renewed(node, state), state)
+        self.state, self.authority = state, authority
+        if authority is not None:
+            check_authority(authority, node)
         self.registry = Registry(state / REGISTRY_FILE)
         self.metrics = Metrics()
         self._job: JobRun | None = None
         self._fleet = load_members(node.folder)
 
-    def run(self, *, metrics_port: int | None = None) -> None:
+    @property
+    def node(self) -> Node:
+        return self.renewal.node
+
+    def run(self, *, metrics_port: int | None = None, enrol_port: int | None = None) -> None:
         """Serves until it is interrupted."""
+        if enrol_port is not None and self.authority is None:
+            raise UsageError("--enrol-port needs --authority, the folder of the federation, since only it can sign.")
         with contextlib.ExitStack() as stack:
             stack.enter_context(locked(self.state))  # one cloud per fleet
             stack.enter_context(logged_to(self.state / LOG_FILE, node=self.node.peer.name))
@@ -71,6 +84,11 @@ class FleetService:
             if metrics_port is not None:
                 port = stack.enter_context(serve_metrics(self.metrics, metrics_port))
                 _log.info("Metrics at http://127.0.0.1:%d/metrics", port)
+            if enrol_port is not None and self.authority is not None:
+                port = stack.enter_context(enrolling(self.node, self.authority, enrol_port))
+                _log.info("Devices are enrolled at port %d.", port)
+            if self.authority is not None:
+                hub.signer = Signer(self.authority)
             stack.enter_context(listening(hub, loop))
             stack.enter_context(self._watching(hub, loop))
             _log.info("Serves the fleet %s at %s.", hub.fleet.federation, self.node.listen)
@@ -130,6 +148,7 @@ class FleetService:
         last = ""
         while True:
             try:
+                self._renew(hub)
                 await hub.refresh_fleet()
                 await hub.refresh_denied()
                 current = self.registry.current()
@@ -140,6 +159,12 @@ class FleetService:
             except (AirpruneError, OSError) as error:
                 last = log_if_new(str(error), last)
             await asyncio.sleep(_LOOK_S)
+
+    def _renew(self, hub: Hub) -> None:
+        """Renews the cloud's own certificate when that is due."""
+        if hub.signer is not None and (request := self.renewal.request()) is not None:
+            self.renewal.take(hub.signer.answer(request, self.node.peer.name, hub.denied))
+            hub.node = self.node
 
     def _status(self, hub: Hub) -> Status:
         if self._job is not None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import datetime
 import stat
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
@@ -97,7 +97,7 @@ def load_node(folder: Path) -> Node:
         said = f"airprune://{table.federation}/{table.role}/{table.name}"
         raise InvalidValue(str(folder / FILE), f"must be of the certificate's node, {peer.uri}", said)
     _check_places(table, peer.role, folder / FILE)
-    _check_certificate(folder, authority, certificate, key)
+    check_certificate(folder, authority, certificate, key)
     role = peer.role.dials
     return Node(
         peer=peer,
@@ -150,7 +150,8 @@ def _check_places(table: NodeFile, role: Role, path: Path) -> None:
         raise InvalidValue(f"{path}: parents", rule, ", ".join(table.parents) or "nothing")
 
 
-def _check_certificate(folder: Path, authority: bytes, certificate: bytes, key: bytes) -> None:
+def check_certificate(folder: Path, authority: bytes, certificate: bytes, key: bytes) -> None:
+    """Raises UsageError unless the certificate is valid now, of this authority and of this key."""
     own = x509.load_pem_x509_certificate(certificate)
     try:
         own.verify_directly_issued_by(x509.load_pem_x509_certificate(authority))
@@ -173,13 +174,19 @@ def _check_certificate(folder: Path, authority: bytes, certificate: bytes, key: 
         raise UsageError(f"{folder / CERTIFICATE} is valid from {since} on; is the clock of this machine right?")
 
 
-def server_credentials(node: Node) -> grpc.ServerCredentials:
-    """Returns what a node listens with: a peer without a certificate gets no further than the TLS handshake."""
+def server_credentials(node: Node, present: Callable[[], Node] | None = None) -> grpc.ServerCredentials:
+    """Returns what a node listens with: a peer without a certificate gets no further than the TLS handshake.
+
+    Args:
+      present: returns the node as it is whenever a peer connects: its certificate may have been renewed.
+    """
     import grpc
 
-    return grpc.ssl_server_credentials(
-        [(node.key, node.certificate)], root_certificates=node.authority, require_client_auth=True
-    )
+    def configuration() -> grpc.ServerCertificateConfiguration:
+        now = node if present is None else present()
+        return grpc.ssl_server_certificate_configuration([(now.key, now.certificate)], root_certificates=now.authority)
+
+    return grpc.dynamic_ssl_server_credentials(configuration(), configuration, require_client_authentication=True)
 
 
 def channel_credentials(node: Node) -> grpc.ChannelCredentials:

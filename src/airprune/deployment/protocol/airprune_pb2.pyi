@@ -455,12 +455,16 @@ class Goodbye(_message.Message):
     def __init__(self, reason: _Optional[str] = ...) -> None: ...
 
 class CertificateRequest(_message.Message):
-    __slots__ = ("name", "request")
+    __slots__ = ("name", "request", "certificate", "proof")
     NAME_FIELD_NUMBER: _ClassVar[int]
     REQUEST_FIELD_NUMBER: _ClassVar[int]
+    CERTIFICATE_FIELD_NUMBER: _ClassVar[int]
+    PROOF_FIELD_NUMBER: _ClassVar[int]
     name: str
     request: bytes
-    def __init__(self, name: _Optional[str] = ..., request: _Optional[bytes] = ...) -> None: ...
+    certificate: bytes
+    proof: bytes
+    def __init__(self, name: _Optional[str] = ..., request: _Optional[bytes] = ..., certificate: _Optional[bytes] = ..., proof: _Optional[bytes] = ...) -> None: ...
 
 class Certificate(_message.Message):
     __slots__ = ("name", "certificate", "trouble")
