@@ -119,4 +119,4 @@ def test_a_running_fleet_takes_in_an_edge_and_an_enrolled_device_and_lets_anothe
         )  # fmt: skip
         fleet.wait_for_job(int(number))
         about = json.loads((fleet.job_folder(int(number)) / "deployment.json").read_text())
-        assert about["members"]["devices"] == {"e0": [], "e1": ["d1", "d2"]}
+        assert about["members"]["devices"] == {"e0": [], "e1": ["d2", "d1"]}

@@ -211,8 +211,8 @@ class Hub:
         if self.signer is None:
             trouble = "the cloud has no authority (deploy serve --authority); use `airprune deploy renew`."
             return pb.Certificate(name=request.name, trouble=trouble)
-        if name != child.name and self.online_devices().get(name) != child.name:
-            return pb.Certificate(name=request.name, trouble=f"{name} is not connected to {child.name}.")
+        if name != child.name and name not in self.fleet.all_devices:
+            return pb.Certificate(name=request.name, trouble=f"{name} is not a member.")
         answer = self.signer.answer(request, name, self.denied)
         _log.info("The certificate of %s was %s", name, answer.trouble or "renewed.")
         return answer
