@@ -9,6 +9,7 @@ import pytest
 
 import airprune as ap
 from airprune.deployment.fleet.registry import Registry
+from airprune.deployment.fleet.service import registry_of
 from airprune.errors import UsageError
 from support.federation import Processes
 from support.tiny import final_bytes
@@ -82,11 +83,12 @@ def test_a_job_that_is_stopped_continues_to_the_same_bits_when_everything_was_ki
 
 
 def test_a_job_that_cannot_run_fails_with_its_reason_and_the_next_one_runs(fleet):
-    bad = submit(fleet, "data.dirichlet_alpha=0.5", "rounds.global_rounds=2", "network.table=none.csv")
+    wrong = {"name": "bad", "scenario": 'base = "smoke"\n[model]\nname = "unheard-of"\n', "settings": {}}
+    bad = registry_of(fleet.kits / "cloud/state").submit(**wrong).number
     good = submit(fleet)
     fleet.wait_for_job(good)
     found = {job["number"]: job for job in fleet.jobs()}
-    assert found[bad]["state"] == "failed" and "none.csv" in found[bad]["reason"]
+    assert found[bad]["state"] == "failed" and "'unheard-of' is unknown" in found[bad]["reason"]
 
 
 def test_jobs_are_taken_in_order_and_one_that_ran_comes_first(tmp_path):

@@ -23,6 +23,8 @@ from pathlib import Path
 from google.protobuf.message import Message
 
 from airprune.deployment.checks import MAX_WORDS
+from airprune.deployment.delivery.fetching import Fetching
+from airprune.deployment.delivery.shelf import Shelf
 from airprune.deployment.digests import digest_of
 from airprune.deployment.edge_state import drop_old
 from airprune.deployment.estimates import PROBE_BYTES, PROBES
@@ -75,6 +77,8 @@ class Device:
     def __init__(self, node: Node, folder: Path, settings: DeviceSettings) -> None:
         self.folder, self.settings = folder, settings
         self.renewal = Renewal(with_renewed(node, folder), folder, settings.renew_before_days)
+        self.fetching = Fetching(Shelf(node, folder))
+        self._offered: pb.ModelOffer | None = None
         self.parents = saved_parents(folder, node)
         self.home: Parent = self.parents[0]
         self.trainer: Trainer | None = None
@@ -139,6 +143,7 @@ class Device:
             trainer = await self._joined(link, message) if message.run else None
             if trainer is None:
                 self.trainer, self.ledger = None, None
+                await self._take_offer(link)
             self._unreachable_since_s = time.monotonic()
             message = await self._follow_run(link, trainer)
         assert isinstance(message, pb.Goodbye)
@@ -193,10 +198,22 @@ class Device:
                     if trainer is None or _run_of(packet.message) != self._welcomed:
                         return packet.message
                     self._take_parents(packet.message.parents)
+                case pb.ModelOffer():
+                    self._offered = packet.message
+                    if trainer is None:
+                        await self._take_offer(link)
+                case pb.ModelFile():
+                    await self.fetching.take_file(link, packet)
                 case pb.Certificate():
                     take_certificate(self.renewal, packet.message)
                 case pb.Goodbye():
                     return packet.message
+
+    async def _take_offer(self, link: Link) -> None:
+        """Gets the model that it was offered last; between runs, so that no upload waits behind it."""
+        offer, self._offered = self._offered, None
+        if offer is not None:
+            await self.fetching.take_offer(link, offer)
 
     async def _work(self, link: Link) -> None:
         """Follows the newest orders; those that waited behind them would miss the deadline anyway."""

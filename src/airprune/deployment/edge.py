@@ -20,6 +20,8 @@ from google.protobuf.message import Message
 
 from airprune.components.component import Owner
 from airprune.deployment.checks import note_trouble
+from airprune.deployment.delivery.fetching import Fetching
+from airprune.deployment.delivery.shelf import Shelf
 from airprune.deployment.edge_devices import Devices
 from airprune.deployment.edge_rounds import Rounds
 from airprune.deployment.edge_state import EdgeDisk, EdgeState, drop_old
@@ -61,7 +63,9 @@ class Edge:
         self.renewal = Renewal(with_renewed(node, folder), folder, settings.renew_before_days)
         self.cloud: Link | None = None
         self.disk = EdgeDisk(folder=folder, keeps_uploads=settings.keep_uploads)
-        self.devices = Devices(node, self._start, self._pass_on)
+        self.fetching = Fetching(Shelf(node, folder))
+        self._offer: pb.ModelOffer | None = None
+        self.devices = Devices(node, self._start, self._pass_on, self.fetching.shelf)
         self.rounds = Rounds(
             self.devices,
             self.disk,
@@ -148,6 +152,13 @@ class Edge:
                     await self.devices.deny(packet.message.serials)
                 case pb.Redial():
                     await self.devices.send(packet.message.device, packet.message)
+                case pb.ModelOffer():
+                    self._offer = packet.message
+                    if await self.fetching.take_offer(link, packet.message):
+                        await self.devices.offer_model(packet.message)
+                case pb.ModelFile():
+                    if await self.fetching.take_file(link, packet) and self._offer is not None:
+                        await self.devices.offer_model(self._offer)
                 case pb.Certificate():
                     if packet.message.name:
                         await self.devices.send_to(packet.message.name, packet.message)

@@ -15,6 +15,7 @@ import numpy as np
 from google.protobuf.message import Message
 
 from airprune.deployment.checks import MAX_WORDS, note_trouble, trouble_in_measured
+from airprune.deployment.delivery.shelf import Shelf
 from airprune.deployment.estimates import probed_uplink_bps
 from airprune.deployment.handshake import NotAdmitted, admit_child
 from airprune.deployment.identity import Node, Role, serial_of
@@ -64,6 +65,7 @@ class Devices:
     Args:
       start: runs what may go on beside.
       pass_on: sends a device's message to the cloud.
+      shelf: delivered models that devices may ask for.
 
     Attributes:
       welcome: of the run, as the cloud said it; devices wait for `is_known`.
@@ -79,8 +81,10 @@ class Devices:
         node: Node,
         start: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]],
         pass_on: Callable[[Message], Awaitable[None]],
+        shelf: Shelf,
     ) -> None:
-        self.node, self._start, self._pass_on = node, start, pass_on
+        self.node, self._start, self._pass_on, self._shelf = node, start, pass_on, shelf
+        self._offer: pb.ModelOffer | None = None
         self.welcome: pb.Welcome | None = None
         self.denied: frozenset[str] = frozenset()
         self.connected: dict[str, Child] = {}
@@ -183,6 +187,7 @@ class Devices:
         self._number(child)
         try:
             await self._send_welcome(child)
+            await self._offer_to(child)
             self.changed.set()
             await self._listen(child, rounds)
         finally:
@@ -231,7 +236,9 @@ class Devices:
                         rounds.take_upload(child.index, packet.message, packet)
                     if child.receipts:  # who does not read them is not read either
                         await asyncio.wait(child.receipts)
-                case pb.CertificateRequest():
+                case pb.ModelRequest():
+                    await self._send_model(child, packet.message.digest)
+                case pb.CertificateRequest() | pb.ModelHeld():
                     packet.message.name = child.name
                     await self._pass_on(packet.message)
                 case other:
@@ -292,6 +299,23 @@ class Devices:
     async def _send(self, child: Child, message: Message, payload: Sealed | bytes = b"") -> None:
         with contextlib.suppress(LinkLost):
             await child.link.send(message, payload)
+
+    async def offer_model(self, offer: pb.ModelOffer) -> None:
+        """Offers a model, which this edge holds, to the devices that it is for, now and when they join."""
+        self._offer = offer
+        await asyncio.gather(*(self._offer_to(child) for child in list(self.connected.values())))
+
+    async def _offer_to(self, child: Child) -> None:
+        offer = self._offer
+        if offer is not None and (not offer.devices or child.name in offer.devices):
+            plain = pb.ModelOffer(manifest=offer.manifest, signature=offer.signature, certificate=offer.certificate)
+            await self._send(child, plain)
+
+    async def _send_model(self, child: Child, digest: str) -> None:
+        version = await asyncio.to_thread(self._shelf.find, digest)
+        if version:
+            content = await asyncio.to_thread(self._shelf.content, version)
+            await self._send(child, pb.ModelFile(digest=digest), content)
 
     async def send_to(self, name: str, message: Message) -> None:
         """Sends a message to a device by name, in a run or not."""

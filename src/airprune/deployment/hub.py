@@ -11,12 +11,22 @@ import contextlib
 import logging
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from airprune.deployment.checks import MAX_WORDS, note_trouble, trouble_in_presence
 from airprune.deployment.handshake import NotAdmitted, admit_child
+from airprune.deployment.hub_edges import (
+    Child,
+    Order,
+    Report,
+    SentOrder,
+    Unreachable,
+    Waiting,
+    fleet_message,
+    ready_devices,
+)
 from airprune.deployment.identity import Members, Node, Role, load_denied, load_members, serial_of, server_credentials
 from airprune.deployment.identity.denied import FILE as DENIED_FILE
 from airprune.deployment.identity.renewal import Signer
@@ -25,43 +35,6 @@ from airprune.deployment.transport import Limits, Link, LinkLost, Sealed, Server
 from airprune.text import printable
 
 _log = logging.getLogger("airprune")
-Order = tuple[pb.EdgeRound, bytes]
-Report = tuple[pb.EdgeReport, bytes]
-_Sent = tuple[pb.EdgeRound, Sealed]
-
-
-@dataclass(kw_only=True, eq=False)
-class Child:
-    """An edge that is online.
-
-    Attributes:
-      devices: that it serves in the run, by number.
-      idle: names of others that are connected to it.
-      troubles: why devices were refused there or cannot take part, by name.
-    """
-
-    name: str
-    link: Link
-    serial: str
-    devices: dict[int, pb.Presence.Device] = field(default_factory=dict)
-    idle: frozenset[str] = frozenset()
-    troubles: dict[str, str] = field(default_factory=dict)
-    late: int = 0
-    refused: int = 0
-
-
-@dataclass(frozen=True)
-class _Unreachable:
-    """Remembers an edge that was online: since when it is unreachable, and the devices that it had."""
-
-    since_s: float
-    devices: frozenset[int]
-
-
-@dataclass(eq=False)
-class _Waiting:
-    order: _Sent
-    report: asyncio.Future[Report]
 
 
 class Hub:
@@ -76,20 +49,24 @@ class Hub:
       bad_reports: how many were refused of each edge.
       troubles: why edges were refused, by name or address, the latest ones.
       signer: renews certificates; without one requests are answered with the reason.
+      on_held: called with name, version and trouble when a node has taken a delivered model, or has not.
     """
 
     def __init__(self, node: Node, fleet: Members, limits: Limits, *, stays: bool = False) -> None:
         self.node, self.fleet, self.limits = node, fleet, limits
         self._stays = stays
         self.signer: Signer | None = None
+        self.on_held: Callable[[str, int, str], None] = lambda name, version, trouble: None
+        self._offer: pb.ModelOffer | None = None
+        self._read_model: Callable[[], bytes] = bytes
         self.members, self.welcome, self.serving = fleet, pb.Welcome(stays=stays), list[str]()
         self.edges: dict[str, Child] = {}
         self.seen_s: dict[str, float] = {}
         self.refused = 0
         self.bad_reports: Counter[str] = Counter()
         self.troubles: dict[str, str] = {}
-        self._waiting: dict[str, _Waiting] = {}
-        self._unreachable: dict[str, _Unreachable] = {}
+        self._waiting: dict[str, Waiting] = {}
+        self._unreachable: dict[str, Unreachable] = {}
         self._changed = asyncio.Event()
         self.denied = load_denied(self._denied_file)
 
@@ -160,6 +137,8 @@ class Hub:
         try:
             await self._welcome(child)
             self.troubles.pop(name, None)
+            if self._offer is not None:
+                await link.send(self._offer)
             self._notify()
             if name in self._waiting:
                 await link.send(*self._waiting[name].order)
@@ -167,7 +146,7 @@ class Hub:
         finally:
             del self.edges[name]
             before = self._unreachable[name].devices if name in self._unreachable else frozenset()
-            self._unreachable[name] = _Unreachable(time.monotonic(), before | _ready(child))
+            self._unreachable[name] = Unreachable(time.monotonic(), before | ready_devices(child))
             self._notify()
         return None
 
@@ -188,6 +167,13 @@ class Hub:
                     self._notify()
                 case pb.EdgeReport():
                     self._take_report(child.name, (packet.message, bytes(packet.payload)))
+                case pb.ModelRequest():
+                    content = await asyncio.to_thread(self._read_model)
+                    await child.link.send(pb.ModelFile(digest=packet.message.digest), content)
+                case pb.ModelHeld():
+                    held = packet.message
+                    if not held.name or held.name in self.fleet.all_devices:
+                        self.on_held(held.name or child.name, held.version, printable(held.trouble[:MAX_WORDS]))
                 case pb.CertificateRequest():
                     await child.link.send(await asyncio.to_thread(self._certificate, child, packet.message))
                 case other:
@@ -258,7 +244,7 @@ class Hub:
             for number, name in enumerate(self.serving)
             if name in self.edges
             for device, measured in self.edges[name].devices.items()
-            if device in _ready(self.edges[name])
+            if device in ready_devices(self.edges[name])
         }
 
     async def wait_for(self, devices: set[int], within_s: float) -> bool:
@@ -282,7 +268,7 @@ class Hub:
             if name in self.edges:
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(gather_s):
-                        while not left.devices <= {d for child in self.edges.values() for d in _ready(child)}:
+                        while not left.devices <= {d for child in self.edges.values() for d in ready_devices(child)}:
                             await self._changed.wait()
                 if self._unreachable.get(name) is left:
                     del self._unreachable[name]
@@ -302,8 +288,8 @@ class Hub:
         )
         return dict(zip(numbers, reports, strict=True))
 
-    async def _run_round(self, name: str, order: _Sent, patience_s: float) -> Report | None:
-        waiting = _Waiting(order, asyncio.get_running_loop().create_future())
+    async def _run_round(self, name: str, order: SentOrder, patience_s: float) -> Report | None:
+        waiting = Waiting(order, asyncio.get_running_loop().create_future())
         self._waiting[name] = waiting
         try:
             if name in self.edges:
@@ -322,6 +308,13 @@ class Hub:
             return waiting.report.result()
         finally:
             del self._waiting[name]
+
+    async def offer_model(self, offer: pb.ModelOffer, read: Callable[[], bytes]) -> None:
+        """Offers a model to all edges, now and when they join; `read` returns its file."""
+        self._offer, self._read_model = offer, read
+        for child in list(self.edges.values()):
+            with contextlib.suppress(LinkLost):
+                await child.link.send(offer)
 
     async def place(self, wanted: Mapping[int, int], within_s: float) -> None:
         """Hands each device that is elsewhere over to the edge with its number, if both are there."""
@@ -384,15 +377,3 @@ class Hub:
         for child in list(self.edges.values()):
             with contextlib.suppress(LinkLost):
                 await child.link.send(pb.Goodbye(reason=reason))
-
-
-def fleet_message(members: Members) -> pb.Fleet:
-    """Returns the members as edges are sent them."""
-    edges = {edge: members.addresses[edge] for edge in members.edges}
-    homes = {device: edge for edge, devices in members.devices.items() for device in devices}
-    return pb.Fleet(addresses=edges, homes=homes, standby=members.standby)
-
-
-def _ready(child: Child) -> frozenset[int]:
-    """Its devices that have said what they can do."""
-    return frozenset(device for device, measured in child.devices.items() if measured.num_samples)

@@ -93,6 +93,9 @@ def submit(
     wait: Annotated[
         float, typer.Option(metavar="SECONDS", min=0.0, help="Wait this long for all devices at the start.")
     ] = 600.0,
+    deliver: Annotated[
+        str, typer.Option(metavar="final|best", help="Deliver this model of the job to all devices when it has ended.")
+    ] = "",
     as_json: AsJson = False,
 ) -> None:
     """Put a scenario into the queue of a fleet; prints the job's number.
@@ -107,8 +110,14 @@ def submit(
     chosen = scenario_from(scenario, overrides or [])
     chosen.check_names()
     check_deployable(Method.of(chosen))
+    if deliver not in ("", "final", "best"):
+        raise UsageError(f"--deliver must be final or best, got {deliver}.")
+    if deliver == "best" and not chosen.stop.keep_best:
+        raise UsageError("--deliver best needs stop.keep_best=true in the scenario.")
     settings = cloud_settings(plan_with=plan_with, grace=grace, patience=patience, wait=wait)
-    job = _registry(kit, state_dir).submit(name=chosen.name, scenario=chosen.to_toml(), settings=asdict(settings))
+    job = registry(kit, state_dir).submit(
+        name=chosen.name, scenario=chosen.to_toml(), settings=asdict(settings), deliver=deliver
+    )
     if as_json:
         print_json(_plain(job))
     else:
@@ -122,14 +131,14 @@ def jobs(kit: CloudKit, state_dir: StateDir = None, as_json: AsJson = False) -> 
     """
     from airprune.deployment.fleet.service import runs_folder
 
-    found = _registry(kit, state_dir).jobs()
+    found = registry(kit, state_dir).jobs()
     runs = runs_folder(state_folder(state_dir, kit))
     if as_json:
         print_json([{**_plain(job), "folder": str(runs / job.folder_name)} for job in found])
         return
     table = plain_table("job", "scenario", "state", "submitted", "took", "reason", numbers=("job", "took"))
     for job in found:
-        row = (job.name, job.state, _clock(job.submitted_s), _duration(job), printable(job.reason) or MISSING)
+        row = (job.name, job.state, clock(job.submitted_s), _duration(job), printable(job.reason) or MISSING)
         table.add_row(str(job.number), *row)
     print_table(table)
     say(f"Run folders: {runs}")
@@ -140,7 +149,7 @@ def stop(kit: CloudKit, job: JobNumber, state_dir: StateDir = None) -> None:
 
     Example: `airprune deploy stop lab/cloud 3`
     """
-    found = _registry(kit, state_dir).stop(job)
+    found = registry(kit, state_dir).stop(job)
     say(f"Job {job} is {found.state}. Continue it with `airprune deploy resume {kit} {job}`.")
 
 
@@ -149,7 +158,7 @@ def resume(kit: CloudKit, job: JobNumber, state_dir: StateDir = None) -> None:
 
     Example: `airprune deploy resume lab/cloud 3`
     """
-    found = _registry(kit, state_dir).resume(job)
+    found = registry(kit, state_dir).resume(job)
     say(f"Job {job} is {found.state}.")
 
 
@@ -170,7 +179,7 @@ def logs(
 
     place = state_folder(state_dir, kit)
     if job is not None:
-        place = runs_folder(place) / _registry(kit, state_dir).job(job).folder_name
+        place = runs_folder(place) / registry(kit, state_dir).job(job).folder_name
     path = place / FILE
     if not path.exists() and not follow:
         raise UsageError(f"{path} does not exist; has `airprune deploy serve` begun with it?")
@@ -199,7 +208,8 @@ def systemd(
     typer.echo(unit_of(load_node(kit), state_dir or kit / "state", user=user, options=options or []), nl=False)
 
 
-def _registry(kit: Path, state_dir: Path | None) -> Registry:
+def registry(kit: Path, state_dir: Path | None) -> Registry:
+    """Opens the registry of a fleet."""
     from airprune.deployment.fleet.service import registry_of
     from airprune.deployment.identity import Role
 
@@ -238,7 +248,7 @@ def _readable(line: str) -> str:
         return printable(line)
 
 
-def _clock(seconds: float) -> str:
+def clock(seconds: float) -> str:
     return datetime.datetime.fromtimestamp(seconds, datetime.UTC).strftime("%Y-%m-%d %H:%M UTC")
 
 

@@ -1,4 +1,4 @@
-"""Keeps the jobs of a fleet in one SQLite file, which the cloud's service and the operator's commands share.
+"""Keeps jobs and delivered models of a fleet in one SQLite file, which the cloud and the operator's commands share.
 
 A job is queued → running → ended, failed or stopped; one that runs and is to be stopped is `stopping` until it is. A
 service that was killed finds its job still running, and continues it.
@@ -31,7 +31,21 @@ CREATE TABLE IF NOT EXISTS jobs (
     reason TEXT NOT NULL DEFAULT '',
     submitted_s REAL NOT NULL,
     started_s REAL,
-    ended_s REAL
+    ended_s REAL,
+    deliver TEXT NOT NULL DEFAULT ''
+);
+CREATE TABLE IF NOT EXISTS deliveries (
+    version INTEGER PRIMARY KEY AUTOINCREMENT,
+    job INTEGER NOT NULL,
+    which TEXT NOT NULL,
+    devices TEXT NOT NULL,
+    created_s REAL NOT NULL
+);
+CREATE TABLE IF NOT EXISTS held (
+    name TEXT PRIMARY KEY,
+    version INTEGER NOT NULL,
+    trouble TEXT NOT NULL,
+    at_s REAL NOT NULL
 );
 """
 
@@ -47,6 +61,7 @@ class Job:
       state: one of `STATES`.
       reason: why it failed.
       submitted_s, started_s, ended_s: seconds since 1970.
+      deliver: final or best: its model that is delivered when it has ended; empty: none.
     """
 
     number: int
@@ -58,6 +73,7 @@ class Job:
     submitted_s: float
     started_s: float | None
     ended_s: float | None
+    deliver: str = ""
 
     @property
     def folder_name(self) -> str:
@@ -65,8 +81,39 @@ class Job:
         return f"job-{self.number:04d}-{self.name}"
 
 
+@dataclass(frozen=True, kw_only=True)
+class Delivery:
+    """A model that was delivered.
+
+    Attributes:
+      which: final or best.
+      devices: that it is for; none: all.
+    """
+
+    version: int
+    job: int
+    which: str
+    devices: tuple[str, ...]
+    created_s: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeldModel:
+    """The model that a node has, as it reported last.
+
+    Attributes:
+      version: 0: none.
+      trouble: why it has not taken the last one.
+    """
+
+    name: str
+    version: int
+    trouble: str
+    at_s: float
+
+
 class Registry:
-    """The jobs of one fleet; every call is a transaction of its own, from any process."""
+    """The jobs and models of one fleet; every call is a transaction of its own, from any process."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -91,11 +138,12 @@ class Registry:
         finally:
             base.close()
 
-    def submit(self, *, name: str, scenario: str, settings: dict[str, Any]) -> Job:
+    def submit(self, *, name: str, scenario: str, settings: dict[str, Any], deliver: str = "") -> Job:
         """Puts a job at the end of the queue."""
-        values = (name, scenario, json.dumps(settings), time.time())
+        values = (name, scenario, json.dumps(settings), time.time(), deliver)
+        columns = "(name, scenario, settings, state, submitted_s, deliver)"
         with self._opened() as base:
-            words = "INSERT INTO jobs (name, scenario, settings, state, submitted_s) VALUES (?, ?, ?, 'queued', ?)"
+            words = f"INSERT INTO jobs {columns} VALUES (?, ?, ?, 'queued', ?, ?)"
             number = base.execute(words, values).lastrowid
             return _job_of(base.execute("SELECT * FROM jobs WHERE number = ?", (number,)).fetchone())
 
@@ -153,6 +201,31 @@ class Registry:
             words = "UPDATE jobs SET state = 'queued', reason = '', ended_s = NULL WHERE number = ?"
             base.execute(f"{words} AND state IN ('stopped', 'failed')", (number,))
         return self.job(number)
+
+    def deliver(self, job: int, which: str, devices: Sequence[str] = ()) -> Delivery:
+        """Makes a job's model the one that nodes are to hold; versions only grow."""
+        with self._opened() as base:
+            words = "INSERT INTO deliveries (job, which, devices, created_s) VALUES (?, ?, ?, ?)"
+            base.execute(words, (job, which, json.dumps(list(devices)), time.time()))
+        return self.deliveries()[-1]
+
+    def deliveries(self) -> list[Delivery]:
+        """Returns all deliveries, oldest first."""
+        with self._opened() as base:
+            rows = [dict(row) for row in base.execute("SELECT * FROM deliveries ORDER BY version")]
+        return [Delivery(**{**row, "devices": tuple(json.loads(row["devices"]))}) for row in rows]
+
+    def note_held(self, name: str, version: int, trouble: str) -> None:
+        """Notes which model a node has; one that could not take a model keeps the one that it had."""
+        with self._opened() as base:
+            words = "INSERT INTO held VALUES (?, ?, ?, ?) ON CONFLICT (name) DO UPDATE SET trouble = excluded.trouble"
+            kept = "" if trouble else ", version = excluded.version"
+            base.execute(f"{words}, at_s = excluded.at_s{kept}", (name, version, trouble, time.time()))
+
+    def held(self) -> list[HeldModel]:
+        """Returns what nodes have reported last, by name."""
+        with self._opened() as base:
+            return [HeldModel(**dict(row)) for row in base.execute("SELECT * FROM held ORDER BY name")]
 
 
 def _job_of(row: Sequence[Any]) -> Job:

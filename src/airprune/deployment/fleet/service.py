@@ -21,6 +21,7 @@ from airprune.deployment.fleet.logs import FILE as LOG_FILE
 from airprune.deployment.fleet.logs import logged_to
 from airprune.deployment.fleet.registry import FILE as REGISTRY_FILE
 from airprune.deployment.fleet.registry import Job, Registry
+from airprune.deployment.fleet.releases import release
 from airprune.deployment.handshake import log_if_new
 from airprune.deployment.hub import Hub
 from airprune.deployment.identity import Node, load_members
@@ -66,6 +67,7 @@ class FleetService:
         self.registry = Registry(state / REGISTRY_FILE)
         self.metrics = Metrics()
         self._job: JobRun | None = None
+        self._delivered = 0
         self._fleet = load_members(node.folder)
 
     @property
@@ -87,6 +89,7 @@ class FleetService:
             if enrol_port is not None and self.authority is not None:
                 port = stack.enter_context(enrolling(self.node, self.authority, enrol_port))
                 _log.info("Devices are enrolled at port %d.", port)
+            hub.on_held = self.registry.note_held
             if self.authority is not None:
                 hub.signer = Signer(self.authority)
             stack.enter_context(listening(hub, loop))
@@ -120,6 +123,8 @@ class FleetService:
                 loop.clear()
                 loop.finish(hub.end())
             self.registry.finish(job.number, state, reason)
+            if state == "ended" and job.deliver:
+                self.registry.deliver(job.number, job.deliver)
             _log.info("Job %d has %s.", job.number, state)
 
     def _play(self, job: Job, folder: RunFolder, hub: Hub, loop: LoopThread) -> None:
@@ -149,6 +154,7 @@ class FleetService:
         while True:
             try:
                 self._renew(hub)
+                await self._deliver(hub)
                 await hub.refresh_fleet()
                 await hub.refresh_denied()
                 current = self.registry.current()
@@ -165,6 +171,19 @@ class FleetService:
         if hub.signer is not None and (request := self.renewal.request()) is not None:
             self.renewal.take(hub.signer.answer(request, self.node.peer.name, hub.denied))
             hub.node = self.node
+
+    async def _deliver(self, hub: Hub) -> None:
+        """Offers the newest delivery, if nodes do not know of it yet."""
+        deliveries = self.registry.deliveries()
+        if not deliveries or deliveries[-1].version == self._delivered:
+            return
+        newest = deliveries[-1]
+        self._delivered = newest.version  # once, also if it fails
+        job = self.registry.job(newest.job)
+        folder = RunFolder(runs_folder(self.state) / job.folder_name)
+        offer, content = await asyncio.to_thread(release, self.node, newest, job, folder)
+        _log.info("Delivers model %d (%s of job %d).", newest.version, newest.which, newest.job)
+        await hub.offer_model(offer, lambda: content)
 
     def _status(self, hub: Hub) -> Status:
         if self._job is not None:
