@@ -317,10 +317,11 @@ class Tasks(_Kits):
         self.gather_s, self.patience_s = gather_s, patience_s
         self.tasks: dict[str, asyncio.Task[str]] = {}
 
-    def start(self, name: str) -> None:
+    def start(self, name: str, *, data: str | None = None) -> None:
+        """`data`: samples of a device's own."""
         node, state = load_node(self.kits / name), self.state(name)
         if name in self.devices:
-            work = Device(node, state, DeviceSettings(patience_s=self.patience_s)).run()
+            work = Device(node, state, DeviceSettings(patience_s=self.patience_s, data=data)).run()
         else:
             work = self._edge(name)
         self.tasks[name] = self.background.call(_started(work))
@@ -337,11 +338,13 @@ class Tasks(_Kits):
         """Returns when its port is free again."""
         self.background.call(_ended(self.tasks[name]))
 
-    def run_cloud(self, scenario: Scenario, out: Path, settings: CloudSettings, *, resume: bool = False) -> Iterator:
+    def run_cloud(
+        self, scenario: Scenario, out: Path, settings: CloudSettings, *, resume: bool = False, dataset: Any = None
+    ) -> Iterator:
         """The records, as they come."""
         kit = load_node(self.kits / "cloud")
         with (
-            deployed_run(kit, scenario, RunFolder(out), settings, resume=resume) as records,
+            deployed_run(kit, scenario, RunFolder(out), settings, resume=resume, dataset=dataset) as records,
             contextlib.closing(records),
         ):
             yield from records

@@ -34,6 +34,7 @@ from airprune.deployment.run_definition import RunDefinition, check_deployable
 from airprune.deployment.status import Status, write_status
 from airprune.deployment.transport import Limits
 from airprune.errors import AirpruneError, Diverged, UsageError, WorkFailed
+from airprune.methods.registration import code_used_by
 from airprune.rounds.experiment import Experiment
 from airprune.runs.driver import records_of
 from airprune.runs.layout import RunFolder
@@ -125,6 +126,7 @@ class JobRun:
             max_payload_bytes=work.max_payload_bytes,
             beat_s=limits.beat_s,
             dead_after_s=limits.dead_after_s,
+            packages=code_used_by(work.scenario),
             **work.facts,
         )
         await hub.begin(welcome, self.members, self.about.get("serving"))

@@ -29,6 +29,21 @@ def samples_of(source: str | None, work: RunDefinition, index: int) -> Samples:
     return _checked(source, _called(source) if is_function else _read(Path(source)), work)
 
 
+def test_set_of(source: str | None) -> tuple[Samples, Samples] | None:
+    """Returns the cloud's test set as `airprune.run` takes data sets; None if there is none of its own.
+
+    Devices have the training samples, and report how many; those here only give shape and classes.
+    """
+    if source is None:
+        return None
+    x, y = inputs_of(source)
+    if y is None or y.shape != (len(x),) or not len(x) or not np.issubdtype(y.dtype, np.integer):
+        got = "none" if y is None else f"{y.dtype} {y.shape}"
+        raise UsageError(f"--data {source}: y must have one whole number for each of {len(x)} samples, got {got}.")
+    samples = np.asarray(x, dtype=np.float32), np.asarray(y, dtype=np.int64)
+    return samples, samples
+
+
 def inputs_of(source: str) -> tuple[Array, Array | None]:
     """Returns (x, y) of a source as `samples_of` takes it; y is None if it has none. Shapes are not checked."""
     check_source(source)

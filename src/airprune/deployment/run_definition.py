@@ -15,6 +15,7 @@ from airprune.deployment.digests import digest_of
 from airprune.deployment.protocol import airprune_pb2 as pb
 from airprune.errors import AirpruneError, UsageError
 from airprune.methods.compression.base import Wire
+from airprune.methods.registration import code_used_by
 from airprune.methods.selection import Selection
 from airprune.methods.topology import Topology
 from airprune.models.without_torch import chain_of
@@ -45,9 +46,11 @@ class RunDefinition:
 
     @classmethod
     def from_welcome(cls, welcome: pb.Welcome) -> RunDefinition:
-        """Reads what the cloud sends to nodes that join."""
+        """Reads what the cloud sends to nodes that join; raises UsageError if this node has other code for it."""
+        scenario = Scenario.from_text(welcome.scenario, source="the scenario of the cloud")
+        check_same_code(code_used_by(scenario), welcome.packages)
         return cls(
-            scenario=Scenario.from_text(welcome.scenario, source="the scenario of the cloud"),
+            scenario=scenario,
             input_shape=tuple(welcome.input_shape),
             num_classes=welcome.num_classes,
             num_devices=welcome.num_devices,
@@ -149,6 +152,17 @@ def without_run(welcome: pb.Welcome) -> pb.Welcome:
 def unexpected(error: Exception) -> Exception | None:
     """Returns the error if its traceback is of use, for `exc_info`; None for one that explains itself."""
     return None if isinstance(error, (AirpruneError, OSError)) else error
+
+
+def check_same_code(here: Mapping[str, str], cloud: Mapping[str, str]) -> None:
+    """Raises UsageError unless files and packages of a scenario's own components are the cloud's; none is ever sent."""
+    for name in sorted({*here, *cloud}):
+        if here.get(name) != cloud.get(name):
+            known = f"{here[name][:12]} here" if here.get(name) else "none here"
+            there = f"{cloud[name][:12]} at the cloud" if cloud.get(name) else "none at the cloud"
+            raise UsageError(
+                f"{name} must be the same code on all nodes, got {known}, {there}; install the same version."
+            )
 
 
 def check_versions(protocol: int, version: str) -> str:

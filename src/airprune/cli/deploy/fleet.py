@@ -17,6 +17,7 @@ from airprune.cli.deploy.nodes import (
     JsonLogs,
     Kit,
     StateDir,
+    TestData,
     cloud_settings,
     log_to_stderr,
     node_of,
@@ -93,6 +94,7 @@ def submit(
     wait: Annotated[
         float, typer.Option(metavar="SECONDS", min=0.0, help="Wait this long for all devices at the start.")
     ] = 600.0,
+    data: TestData = None,
     deliver: Annotated[
         str, typer.Option(metavar="final|best", help="Deliver this model of the job to all devices when it has ended.")
     ] = "",
@@ -116,7 +118,11 @@ def submit(
         raise UsageError("--deliver best needs stop.keep_best=true in the scenario.")
     settings = cloud_settings(plan_with=plan_with, grace=grace, patience=patience, wait=wait)
     job = registry(kit, state_dir).submit(
-        name=chosen.name, scenario=chosen.to_toml(), settings=asdict(settings), deliver=deliver
+        name=chosen.name,
+        scenario=chosen.to_toml(),
+        settings=asdict(settings),
+        deliver=deliver,
+        data="" if data is None else _absolute(data),
     )
     if as_json:
         print_json(_plain(job))
@@ -215,6 +221,14 @@ def registry(kit: Path, state_dir: Path | None) -> Registry:
 
     node_of(kit, Role.CLOUD)
     return registry_of(state_folder(state_dir, kit))
+
+
+def _absolute(data: str) -> str:
+    """Returns a source of samples as the service finds it, which runs in another folder."""
+    from airprune.deployment.own_data import test_set_of
+
+    test_set_of(data)
+    return str(Path(data).resolve()) if Path(data).exists() else data
 
 
 def _plain(job: Job) -> dict[str, Any]:

@@ -28,6 +28,10 @@ StateDir = Annotated[
 Kit = Annotated[
     Path, typer.Argument(metavar="KIT", help="Credentials bundle of the node, made by `airprune deploy init`.")
 ]
+TestData = Annotated[
+    str | None,
+    typer.Option(metavar="SOURCE", help="Test set of your own: a folder with x.npy and y.npy, an .npz file, …"),
+]
 RenewBefore = Annotated[
     float, typer.Option(metavar="DAYS", min=0.0, help="Renew the certificate this long before it expires.")
 ]
@@ -60,6 +64,7 @@ def cloud(
         int | None,
         typer.Option(metavar="PORT", min=0, max=65535, help="Serve Prometheus metrics on this port of 127.0.0.1."),
     ] = None,
+    data: TestData = None,
     json_logs: JsonLogs = False,
     as_json: LastRoundAsJson = False,
 ) -> None:
@@ -71,6 +76,7 @@ def cloud(
     """
     from airprune.deployment.cloud import deployed_run
     from airprune.deployment.identity import Role
+    from airprune.deployment.own_data import test_set_of
     from airprune.runs.layout import RunFolder
 
     chosen = scenario_from(scenario, overrides or [])
@@ -80,7 +86,15 @@ def cloud(
     log_to_stderr(node, json_logs=json_logs)
     try:
         with (
-            deployed_run(node, chosen, folder, settings, resume=resume, metrics_port=metrics_port) as records,
+            deployed_run(
+                node,
+                chosen,
+                folder,
+                settings,
+                resume=resume,
+                dataset=test_set_of(data),
+                metrics_port=metrics_port,
+            ) as records,
             contextlib.closing(records),
         ):
             done = len(folder.records())

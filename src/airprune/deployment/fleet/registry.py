@@ -32,7 +32,8 @@ CREATE TABLE IF NOT EXISTS jobs (
     submitted_s REAL NOT NULL,
     started_s REAL,
     ended_s REAL,
-    deliver TEXT NOT NULL DEFAULT ''
+    deliver TEXT NOT NULL DEFAULT '',
+    data TEXT NOT NULL DEFAULT ''
 );
 CREATE TABLE IF NOT EXISTS deliveries (
     version INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -62,6 +63,7 @@ class Job:
       reason: why it failed.
       submitted_s, started_s, ended_s: seconds since 1970.
       deliver: final or best: its model that is delivered when it has ended; empty: none.
+      data: source of the cloud's test set, see `own_data`; empty: the scenario's.
     """
 
     number: int
@@ -74,6 +76,7 @@ class Job:
     started_s: float | None
     ended_s: float | None
     deliver: str = ""
+    data: str = ""
 
     @property
     def folder_name(self) -> str:
@@ -138,12 +141,12 @@ class Registry:
         finally:
             base.close()
 
-    def submit(self, *, name: str, scenario: str, settings: dict[str, Any], deliver: str = "") -> Job:
+    def submit(self, *, name: str, scenario: str, settings: dict[str, Any], deliver: str = "", data: str = "") -> Job:
         """Puts a job at the end of the queue."""
-        values = (name, scenario, json.dumps(settings), time.time(), deliver)
-        columns = "(name, scenario, settings, state, submitted_s, deliver)"
+        values = (name, scenario, json.dumps(settings), time.time(), deliver, data)
+        columns = "(name, scenario, settings, state, submitted_s, deliver, data)"
         with self._opened() as base:
-            words = f"INSERT INTO jobs {columns} VALUES (?, ?, ?, 'queued', ?, ?)"
+            words = f"INSERT INTO jobs {columns} VALUES (?, ?, ?, 'queued', ?, ?, ?)"
             number = base.execute(words, values).lastrowid
             return _job_of(base.execute("SELECT * FROM jobs WHERE number = ?", (number,)).fetchone())
 

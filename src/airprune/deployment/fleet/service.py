@@ -32,6 +32,7 @@ from airprune.deployment.job_run import JobRun, frame_limits
 from airprune.deployment.loop_thread import Interrupted, LoopThread
 from airprune.deployment.metrics import Metrics, serve_metrics
 from airprune.deployment.node_status import Outcomes, node_statuses
+from airprune.deployment.own_data import test_set_of
 from airprune.deployment.remote import CloudSettings
 from airprune.deployment.run_definition import unexpected
 from airprune.deployment.status import Status, write_status_file
@@ -132,7 +133,15 @@ class FleetService:
             scenario = folder.scenario()
         else:
             scenario = fitted(Scenario.from_text(job.scenario, source=f"job {job.number}"), hub.fleet)
-        run = JobRun(hub.fleet, scenario, folder, CloudSettings(**job.settings), metrics=self.metrics, at_end=_log_end)
+        run = JobRun(
+            hub.fleet,
+            scenario,
+            folder,
+            CloudSettings(**job.settings),
+            dataset=test_set_of(job.data or None),
+            metrics=self.metrics,
+            at_end=_log_end,
+        )
         loop.call(run.begin(hub))
         self._job = run
         with run.running(hub, loop) as records, contextlib.closing(records):
