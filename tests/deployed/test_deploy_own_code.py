@@ -60,9 +60,7 @@ def test_a_node_with_other_code_is_refused_and_the_package_named(package):
     assert list(welcome.packages) == ["yard_models"]
     assert RunDefinition.from_welcome(welcome).shape.num_layers == 2
     (package / "__init__.py").write_text(MODEL.replace("6", "7"))
-    with pytest.raises(
-        UsageError, match=r"yard_models must be the same code on all nodes, got .* here, "
-    ):
+    with pytest.raises(UsageError, match=r"yard_models must be the same code on all nodes, got .* here, "):
         RunDefinition.from_welcome(welcome)
     assert code_used_by(ap.Scenario.preset("smoke")) == {}
 

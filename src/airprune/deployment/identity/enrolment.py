@@ -38,7 +38,7 @@ _MOST_BYTES = 2**24
 
 @dataclass(frozen=True, kw_only=True)
 class Invitation:
-    """What a code is for.
+    """Describes a code: the edge that it is for, and the device that has used it.
 
     Attributes:
       until_s: seconds since 1970.
