@@ -9,13 +9,14 @@ from airprune.deployment.protocol import airprune_pb2 as pb
 class HalfThere:
     """A hub with e0, where d0 is ready, d1 prepares, d2 was refused and d3 is unknown; e1 is not connected."""
 
-    members = Members(
-        federation="lab",
-        addresses={"cloud": "127.0.0.1:1", "e0": "127.0.0.1:2", "e1": "127.0.0.1:3"},
-        devices={"e0": ["d0", "d1", "d2", "d3"], "e1": ["d4"]},
-    )
-    troubles = {"d2": "The certificate 1f of d2 was revoked."}
-    edges = {"e0": Child(name="e0", link=None, serial="1", idle=frozenset({"d1"}), troubles=troubles)}
+    def __init__(self):
+        self.members = Members(
+            federation="lab",
+            addresses={"cloud": "127.0.0.1:1", "e0": "127.0.0.1:2", "e1": "127.0.0.1:3"},
+            devices={"e0": ["d0", "d1", "d2", "d3"], "e1": ["d4"]},
+        )
+        self.troubles = {"d2": "The certificate 1f of d2 was revoked."}
+        self.edges = {"e0": Child(name="e0", link=None, serial="1", idle=frozenset({"d1"}), troubles=self.troubles)}
 
     def present(self):
         return {0: (0, pb.Presence.Device(num_samples=3))}
