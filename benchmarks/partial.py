@@ -37,12 +37,12 @@ import training
 
 from airprune.components.units import leading
 from airprune.methods.masking.base import SubModel
+from airprune.methods.optimisers.sgd import add_scaled
 from airprune.models.catalogue import FlatModel, PaperCNN
 from airprune.models.kernels import KERNELS
 from airprune.models.kernels.autograd import MinibatchLoss
 from airprune.models.kernels.base import TrainedPart
 from airprune.models.kernels.native import NativeScores
-from airprune.rounds.optimisers import add_scaled
 from airprune.rounds.trained_part import trained_part
 from airprune.wireless.device_speed.flops import count_work
 from airprune.wireless.device_speed.work import ModelWork

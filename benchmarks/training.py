@@ -49,8 +49,8 @@ from airprune.data.catalog import DATASETS, load_dataset
 from airprune.data.shared import save_shared
 from airprune.engines.processes import ProcessesEngine
 from airprune.engines.serial import SerialEngine
+from airprune.methods.optimisers.sgd import Sgd
 from airprune.rounds.experiment import Experiment
-from airprune.rounds.optimisers import OPTIMISERS
 from airprune.runs import InProcess
 from airprune.runs.driver import opened_store
 from airprune.scenario import Scenario
@@ -236,10 +236,10 @@ class TimedGradient:
     def of_prunable(self, batch: np.ndarray) -> float:
         return self._timed(0, getattr(self._gradient, "of_prunable", self._gradient), batch)
 
-    def timed_steps(self, optimiser: Callable[..., Any]) -> Callable[..., Any]:
-        def timed(*settings: float) -> Callable[..., None]:
-            step = optimiser(*settings)
-            return lambda weights, gradient: self._timed(1, step, weights, gradient)
+    def timed_steps(self, begin: Callable[..., Any]) -> Callable[..., Any]:
+        def timed(*settings: Any) -> Callable[..., None]:
+            step = begin(*settings)
+            return lambda *arrays: self._timed(1, step, *arrays)
 
         return timed
 
@@ -248,14 +248,14 @@ def device_ms(pruning: float, num_devices: int, samples: int, rounds: int = 3) -
     """The median of some rounds, part by part."""
     settings = scenario(25, num_devices // 25, rounds + 2, batch_size=20, **pruned_by(pruning))
     experiment = Experiment.of(settings, dataset=images(num_devices, samples))
-    sgd, spent_s = OPTIMISERS["sgd"], np.zeros(2)  # of probes, of training
+    begin, spent_s = Sgd.begin, np.zeros(2)  # of probes, of training
     with SerialEngine(experiment.job(InProcess(experiment.dataset))) as engine:
         device = engine._worker.device
         if hasattr(device.gradient, "spent_s"):
             device.gradient.spent_s = spent_s
         else:
             device.gradient = TimedGradient(device.gradient, spent_s)
-            OPTIMISERS["sgd"] = device.gradient.timed_steps(sgd)
+            Sgd.begin = device.gradient.timed_steps(begin)
         records = run_rounds(experiment, engine, experiment.initial_state())
         next(records)
 
@@ -268,7 +268,7 @@ def device_ms(pruning: float, num_devices: int, samples: int, rounds: int = 3) -
             return Parts(*(1e3 * part_s / num_devices for part_s in seconds))
 
         found = [one_round() for _ in range(rounds)]
-        OPTIMISERS["sgd"] = sgd
+        Sgd.begin = begin
     return Parts(*(statistics.median(part) for part in zip(*found, strict=True)))
 
 

@@ -535,7 +535,7 @@ _PRESETS = {
         "wide": {},
         "dirichlet-01": {},
         "dirichlet-05": {},
-        "text": {"rounds.global_rounds": 1},
+        "text": {"data.name": "shakespeare", "data.train_samples": 2_500, "rounds.global_rounds": 1},
         "unreliable": {},
         "device-cpu": {"plan.deadline_s": 0.28},
         "accelerators": {"plan.deadline_s": 0.05},

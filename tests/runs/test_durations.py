@@ -6,7 +6,7 @@ import airprune as ap
 from airprune.cli import progress as cli
 from airprune.cli.progress import announce_duration
 from airprune.errors import UsageError
-from airprune.runs.durations import Workload, about, workload_of
+from airprune.runs.durations import Workload, about, expected_workload, workload_of
 
 SMALL = {
     "data.name": "glyphs",
@@ -15,6 +15,7 @@ SMALL = {
     "rounds": {"global_rounds": 3, "edge_rounds": 2},
     "train": {"local_epochs": 4, "batch_size": 10},
 }
+BOARD = {"clock": {"compute": "flops", "flops_per_cycle": 4.0}}
 
 
 def test_a_workload_counts_every_pass_over_every_sample():
@@ -29,6 +30,36 @@ def test_a_workload_counts_every_pass_over_every_sample():
 def test_edges_that_average_less_often_train_less():
     scenario = ap.Scenario().with_values({**SMALL, "rounds": {"global_rounds": 1, "edge_rounds": [1, 3]}})
     assert workload_of(scenario).device_rounds == 5 * 1 + 5 * 3
+
+
+def test_a_run_that_stops_by_the_clock_has_the_rounds_that_fit():
+    scenario = ap.Scenario().with_values({**SMALL, "plan.deadline_s": 0.5, "rounds.global_rounds": 1000})
+    timed = scenario.with_("stop.time_s", 7.0)  # global rounds of 2 × 0.5 s
+    assert workload_of(timed).device_rounds == 7 * 2 * 10
+    assert workload_of(scenario).device_rounds == 1000 * 2 * 10
+
+
+def test_devices_that_the_first_plan_leaves_out_are_not_counted():
+    speeds_hz = [3e9, 3e9, 3e9, 3e9, 1e3]  # the last of each edge takes minutes
+    scenario = ap.Scenario().with_values(
+        {**SMALL, "network.cpu_kinds_hz": speeds_hz, "method": "drop-stragglers", **BOARD}
+    )
+    some = scenario.with_("plan.deadline_s", 30.0)
+    takes_part = next(iter(ap.run(some)))["fate"].count("ok")
+    assert 0 < takes_part < 10
+    assert expected_workload(some).device_rounds == 3 * 2 * takes_part
+    assert workload_of(some).device_rounds == 3 * 2 * 10
+
+
+def test_planned_steps_and_parts_are_counted_by_what_they_cost():
+    scenario = ap.Scenario().with_values({**SMALL, "method": "adaptive-work", **BOARD})
+    short, long = (scenario.with_("plan.deadline_s", seconds) for seconds in (0.5, 50.0))
+    assert expected_workload(short).samples < expected_workload(long).samples
+
+
+def test_without_a_plan_the_upper_bound_is_taken():
+    hopeless = ap.Scenario().with_values({**SMALL, "plan.deadline_s": 1e-9})
+    assert expected_workload(hopeless) == workload_of(hopeless)
 
 
 @pytest.mark.parametrize(

@@ -34,17 +34,18 @@ def announce_duration(scenarios: Sequence[Scenario], *, at_a_time: int = 1, else
       at_a_time: runs that go on side by side.
       elsewhere: on machines whose cores are not known here, so that CPU time is printed.
     """
-    from airprune.runs.durations import about, workload_of
+    from airprune.runs.durations import about, expected_workload, workload_of
     from airprune.runs.timing import seconds_per_sample
 
-    workloads = [workload_of(scenario) for scenario in scenarios]
-    if sum(workload.samples for workload in workloads) < _FEW_SAMPLES:
+    if sum(workload_of(scenario).samples for scenario in scenarios) < _FEW_SAMPLES:
         return
-    kinds = {_kind(scenario): scenario for scenario in scenarios}
-    rates = {kind: seconds_per_sample(scenario) for kind, scenario in kinds.items()}
+    models = {_model_kind(scenario): scenario for scenario in scenarios}
+    rates = {kind: seconds_per_sample(scenario) for kind, scenario in models.items()}
+    kinds = {_run_kind(scenario): scenario for scenario in scenarios}
+    workloads = {kind: expected_workload(scenario) for kind, scenario in kinds.items()}
     total_s, cores = 0.0, at_a_time
-    for scenario, workload in zip(scenarios, workloads, strict=True):
-        rate = rates[_kind(scenario)]
+    for scenario in scenarios:
+        rate, workload = rates[_model_kind(scenario)], workloads[_run_kind(scenario)]
         if rate is None:
             return  # better nothing than a guess
         elsewhere |= scenario.engine.scheduler is not None
@@ -58,9 +59,14 @@ def announce_duration(scenarios: Sequence[Scenario], *, at_a_time: int = 1, else
     say(f"This will take {about(total_s)} {where}{runs}.")
 
 
-def _kind(scenario: Scenario) -> str:
-    """Returns a text that scenarios of the same speed share."""
+def _model_kind(scenario: Scenario) -> str:
+    """Returns a text that scenarios share whose samples take the same time."""
     return repr((scenario.model, scenario.data.source, scenario.train))
+
+
+def _run_kind(scenario: Scenario) -> str:
+    """Returns a text that scenarios share which do the same work: they differ in the seed alone."""
+    return repr(scenario.with_("seed", 0))
 
 
 def _workers(scenario: Scenario) -> int:

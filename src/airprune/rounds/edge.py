@@ -16,6 +16,7 @@ from airprune.methods.topology.relay import Relay
 from airprune.planning import Plan, PlanProblem
 from airprune.planning.deadline import FIRST_KAPPA, auto_deadline_s
 from airprune.planning.limits import full_band_rate_at
+from airprune.planning.schemes.air_budget import AirBudget
 from airprune.planning.schemes.work_scheme import WorkScheme
 from airprune.rounds.method import tier_name
 from airprune.rounds.planning_context import (
@@ -159,7 +160,7 @@ def selected_plan(
             if isinstance(scheme, WorkScheme):
                 deadline_s = scheme.best_deadline_s(problem, beside_s)
             else:
-                fair = bool(getattr(scheme, "fair", False))
+                fair = isinstance(scheme, AirBudget) and scheme.fair
                 deadline_s = auto_deadline_s(problem, scheme.plan, kappa, fair=fair, beside_s=beside_s)
             problem = replace(problem, deadline_s=deadline_s)
         deadlines_s = context.method.topology.deadlines(problem)

@@ -4,14 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from airprune.runs.durations import Workload, workload_of
+from airprune.runs.durations import RUN_S, Workload, workload_of
 from airprune.scenario import Scenario
 from airprune.text import counted
-
-# Start and end of a run, measured on the presets.
-_RUN_S = 3.0
-# An edge round of methods that choose its length: a guess.
-_AUTO_S = 0.2
 
 
 @dataclass(frozen=True)
@@ -52,17 +47,7 @@ class Load:
 
     @classmethod
     def of(cls, scenario: Scenario) -> Load:
-        lasting = scenario
-        if (time_s := scenario.stop.time_s) is not None:
-            lasting = scenario.with_("rounds.global_rounds", _rounds_within(scenario, time_s))
-        return cls(f"{scenario.model.name} {scenario.data.source}", workload_of(lasting), scenario)
-
-
-def _rounds_within(scenario: Scenario, time_s: float) -> int:
-    """Returns the number of global rounds that fit; deadlines that methods choose by themselves are not known yet."""
-    given_s = scenario.plan.deadline_s
-    round_s = _AUTO_S if isinstance(given_s, str) else given_s
-    return max(1, min(scenario.rounds.global_rounds, round(time_s / (round_s * max(scenario.edge_rounds_of)))))
+        return cls(f"{scenario.model.name} {scenario.data.source}", workload_of(scenario), scenario)
 
 
 @dataclass
@@ -89,4 +74,4 @@ class Effort:
 
             self._timed[load.kind] = seconds_per_sample(load.scenario)
         rate = self._timed[load.kind]
-        return None if rate is None else _RUN_S + load.work.cpu_seconds(rate)
+        return None if rate is None else RUN_S + load.work.cpu_seconds(rate)
