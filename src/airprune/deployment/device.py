@@ -28,7 +28,14 @@ from airprune.deployment.delivery.shelf import Shelf
 from airprune.deployment.digests import digest_of
 from airprune.deployment.edge_state import drop_old
 from airprune.deployment.estimates import PROBE_BYTES, PROBES
-from airprune.deployment.handshake import RETRY_S, dial_parent, log_if_new, say_hello, take_certificate
+from airprune.deployment.handshake import (
+    RETRY_S,
+    dial_parent,
+    keep_certificate,
+    log_if_new,
+    say_hello,
+    take_certificate,
+)
 from airprune.deployment.identity import Node, Parent, Role, save_parents, saved_parents
 from airprune.deployment.identity.renewal import RENEW_BEFORE_DAYS, Renewal, with_renewed
 from airprune.deployment.ledger import DeviceLedger, Result
@@ -134,10 +141,15 @@ class Device:
     async def _serve(self, link: Link) -> str:
         """Takes part in run after run on one link; returns the goodbye."""
         message: Message = await say_hello(link)
+        renewing = asyncio.create_task(keep_certificate(self.renewal, link))
+        try:
+            return await self._follow_runs(link, message)
+        finally:
+            renewing.cancel()
+
+    async def _follow_runs(self, link: Link, message: Message) -> str:
         self.home = next(parent for parent in self.parents if parent.name == link.name)
         while isinstance(message, pb.Welcome):
-            if (request := self.renewal.request()) is not None:
-                await link.send(request)
             link.limits = replace(link.limits, max_payload_bytes=message.max_payload_bytes)
             self._take_parents(message.parents)
             trainer = await self._joined(link, message) if message.run else None

@@ -25,7 +25,14 @@ from airprune.deployment.delivery.shelf import Shelf
 from airprune.deployment.edge_devices import Devices
 from airprune.deployment.edge_rounds import Rounds
 from airprune.deployment.edge_state import EdgeDisk, EdgeState, drop_old
-from airprune.deployment.handshake import RETRY_S, dial_parent, log_if_new, say_hello, take_certificate
+from airprune.deployment.handshake import (
+    RETRY_S,
+    dial_parent,
+    keep_certificate,
+    log_if_new,
+    say_hello,
+    take_certificate,
+)
 from airprune.deployment.identity import Node, server_credentials
 from airprune.deployment.identity.renewal import RENEW_BEFORE_DAYS, Renewal, with_renewed
 from airprune.deployment.protocol import airprune_pb2 as pb
@@ -138,8 +145,13 @@ class Edge:
         await self._take_welcome(link, await say_hello(link))
         self.cloud = link
         self.devices.changed.set()
-        if (request := self.renewal.request()) is not None:
-            await link.send(request)
+        renewing = asyncio.create_task(keep_certificate(self.renewal, link))
+        try:
+            return await self._listen(link)
+        finally:
+            renewing.cancel()
+
+    async def _listen(self, link: Link) -> str:
         while True:
             packet = await link.receive()
             match packet.message:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import logging
 from collections.abc import Container
 from dataclasses import replace
@@ -13,12 +15,14 @@ from airprune.deployment.identity import Node, Parent, Peer, Role, Stranger, adm
 from airprune.deployment.identity.renewal import Renewal
 from airprune.deployment.protocol import airprune_pb2 as pb
 from airprune.deployment.run_definition import PROTOCOL, check_versions
-from airprune.deployment.transport import Limits, Link, dial
+from airprune.deployment.transport import Limits, Link, LinkLost, dial
 from airprune.errors import AirpruneError, WorkFailed
 
 _log = logging.getLogger("airprune")
 # Between tries to reach a parent.
 RETRY_S = 0.5
+# Between looks at the age of a certificate.
+_LOOK_S = 600.0
 
 
 class NotAdmitted(WorkFailed):
@@ -76,6 +80,15 @@ def admit_child(
     if peer.name in online:
         raise NotAdmitted(f"{peer.name} is connected already; each identity has one connection.")
     return peer
+
+
+async def keep_certificate(renewal: Renewal, link: Link) -> None:
+    """Asks the parent for a new certificate whenever that is due, for as long as the link lasts."""
+    with contextlib.suppress(LinkLost):
+        while True:
+            if (request := renewal.request()) is not None:
+                await link.send(request)
+            await asyncio.sleep(_LOOK_S)
 
 
 def take_certificate(renewal: Renewal, answer: pb.Certificate) -> None:

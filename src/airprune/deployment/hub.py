@@ -173,7 +173,8 @@ class Hub:
                 case pb.ModelHeld():
                     held = packet.message
                     if not held.name or held.name in self.fleet.all_devices:
-                        self.on_held(held.name or child.name, held.version, printable(held.trouble[:MAX_WORDS]))
+                        trouble = printable(held.trouble[:MAX_WORDS])
+                        await asyncio.to_thread(self.on_held, held.name or child.name, held.version, trouble)
                 case pb.CertificateRequest():
                     await child.link.send(await asyncio.to_thread(self._certificate, child, packet.message))
                 case other:

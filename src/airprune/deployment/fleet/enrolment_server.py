@@ -16,7 +16,7 @@ import logging
 import ssl
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -49,7 +49,7 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         if self.path != "/authority":
             return self.send_error(404)
-        self._answer(200, self.server.node.authority, "application/x-pem-file")
+        self._answer(200, self.server.present().authority, "application/x-pem-file")
 
     def do_POST(self) -> None:
         length = self.headers.get("Content-Length", "")
@@ -80,9 +80,8 @@ class _Handler(BaseHTTPRequestHandler):
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
 
-    def __init__(self, address: tuple[str, int], node: Node, folder: Path) -> None:
-        self.node, self.folder = node, folder
-        self._context = _server_context(node)
+    def __init__(self, address: tuple[str, int], present: Callable[[], Node], folder: Path) -> None:
+        self.present, self.folder = present, folder
         self._free = threading.BoundedSemaphore(_MOST_AT_ONCE)
         super().__init__(address, _Handler)
 
@@ -92,8 +91,9 @@ class _Server(ThreadingHTTPServer):
             return self.shutdown_request(request)
         try:
             request.settimeout(_WITHIN_S)
+            context = _server_context(self.present())
             with contextlib.suppress(OSError, ValueError):
-                super().process_request_thread(self._context.wrap_socket(request, server_side=True), client_address)
+                super().process_request_thread(context.wrap_socket(request, server_side=True), client_address)
         finally:
             self._free.release()
             self.shutdown_request(request)
@@ -110,17 +110,18 @@ def _server_context(node: Node) -> ssl.SSLContext:
 
 
 @contextlib.contextmanager
-def enrolling(node: Node, folder: Path, port: int) -> Iterator[int]:
+def enrolling(present: Callable[[], Node], folder: Path, port: int) -> Iterator[int]:
     """Enrols devices at this port of the cloud's host meanwhile; yields the port, which the system chooses for 0.
 
     Args:
-      node: the cloud.
+      present: returns the cloud as it is now: its certificate may have been renewed.
       folder: of the federation, with its authority.
     """
-    assert node.listen is not None
-    host = node.listen.rpartition(":")[0].strip("[]")
+    listen = present().listen
+    assert listen is not None
+    host = listen.rpartition(":")[0].strip("[]")
     try:
-        server = _Server((host, port), node, folder)
+        server = _Server((host, port), present, folder)
     except OSError as error:
         raise WorkFailed(
             f"Devices cannot be enrolled at {host}:{port}: {error.strerror}; choose another port."

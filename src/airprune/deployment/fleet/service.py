@@ -13,6 +13,7 @@ import logging
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from airprune.deployment.cloud import listening, made_hub
 from airprune.deployment.fleet.enrolment_server import enrolling
@@ -44,6 +45,8 @@ from airprune.scenario import Scenario
 _log = logging.getLogger("airprune")
 STATUS_FILE = "status.json"
 _LOOK_S = 0.5
+# Between writings of a status in which nothing has changed.
+_STATUS_S = 4.0
 
 
 def runs_folder(state: Path) -> Path:
@@ -69,6 +72,8 @@ class FleetService:
         self.metrics = Metrics()
         self._job: JobRun | None = None
         self._delivered = 0
+        self._last_news: Any = None
+        self._written_s = 0.0
         self._fleet = load_members(node.folder)
 
     @property
@@ -88,7 +93,7 @@ class FleetService:
                 port = stack.enter_context(serve_metrics(self.metrics, metrics_port))
                 _log.info("Metrics at http://127.0.0.1:%d/metrics", port)
             if enrol_port is not None and self.authority is not None:
-                port = stack.enter_context(enrolling(self.node, self.authority, enrol_port))
+                port = stack.enter_context(enrolling(lambda: self.node, self.authority, enrol_port))
                 _log.info("Devices are enrolled at port %d.", port)
             hub.on_held = self.registry.note_held
             if self.authority is not None:
@@ -166,10 +171,10 @@ class FleetService:
                 await self._deliver(hub)
                 await hub.refresh_fleet()
                 await hub.refresh_denied()
-                current = self.registry.current()
+                current = await asyncio.to_thread(self.registry.current)
                 if current is not None and current.state == "stopping" and self._job is not None:
                     loop.interrupt()
-                write_status_file(self.state / STATUS_FILE, self._status(hub))
+                self._write_status(hub)
                 last = ""
             except (AirpruneError, OSError) as error:
                 last = log_if_new(str(error), last)
@@ -183,7 +188,7 @@ class FleetService:
 
     async def _deliver(self, hub: Hub) -> None:
         """Offers the newest delivery, if nodes do not know of it yet."""
-        deliveries = self.registry.deliveries()
+        deliveries = await asyncio.to_thread(self.registry.deliveries)
         if not deliveries or deliveries[-1].version == self._delivered:
             return
         newest = deliveries[-1]
@@ -193,6 +198,15 @@ class FleetService:
         offer, content = await asyncio.to_thread(release, self.node, newest, job, folder)
         _log.info("Delivers model %d (%s of job %d).", newest.version, newest.which, newest.job)
         await hub.offer_model(offer, lambda: content)
+
+    def _write_status(self, hub: Hub) -> None:
+        """Replaces the status if it has changed, or is old: a fleet that waits should not wear out a disk."""
+        status = self._status(hub)
+        nodes = [(node.name, node.edge, node.online, node.trouble) for node in status.nodes]
+        news = (status.run, status.state, status.global_round, status.edge_round, nodes)
+        if news != self._last_news or time.monotonic() - self._written_s > _STATUS_S:
+            write_status_file(self.state / STATUS_FILE, status)
+            self._last_news, self._written_s = news, time.monotonic()
 
     def _status(self, hub: Hub) -> Status:
         if self._job is not None:
