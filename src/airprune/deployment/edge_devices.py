@@ -43,6 +43,7 @@ class Child:
 
     Attributes:
       run, index: the run that it is in and its number there; empty and None if it is in none.
+      home: its edge when it joined.
       measured: what it can do in the run.
       welcomed: what it was sent last of the run.
     """
@@ -50,6 +51,7 @@ class Child:
     link: Link
     name: str
     serial: str
+    home: str
     run: str = ""
     index: int | None = None
     measured: pb.Presence.Device = field(default_factory=pb.Presence.Device)
@@ -111,7 +113,6 @@ class Devices:
 
     async def take_welcome(self, welcome: pb.Welcome) -> None:
         """Takes the run and the members from now on, and sends each device what has changed for it."""
-        homes = {} if self.welcome is None else dict(self.welcome.fleet.homes)
         self.welcome = welcome
         self.is_known.set()
         for child in list(self.connected.values()):
@@ -121,9 +122,10 @@ class Devices:
             self._number(child)
             self._start(self._send_welcome(child))
             home = welcome.fleet.homes[child.name]
-            has_moved = homes.get(child.name, home) != home and home != self.node.peer.name
-            if has_moved and child.index is None:
-                self._start(self._send(child, pb.Redial(edge=home)))
+            if child.index is None and home != child.home:  # it has moved, and is in no run
+                child.home = home
+                if home != self.node.peer.name:
+                    self._start(self._send(child, pb.Redial(edge=home)))
         await self.deny(welcome.denied)
         self.changed.set()
 
@@ -153,7 +155,7 @@ class Devices:
             own.index = child.index
             for name in ("devices", "denied", "fleet"):
                 own.ClearField(name)
-        for edge in dict.fromkeys((fleet.homes[child.name], *fleet.standby, *fleet.addresses)):
+        for edge in dict.fromkeys((fleet.homes[child.name], *fleet.standby, *sorted(fleet.addresses))):
             own.parents.add(name=edge, address=fleet.addresses[edge])
         return own
 
@@ -181,7 +183,8 @@ class Devices:
             )
         except NotAdmitted as trouble:
             return await self._refuse(link, str(trouble), is_final=trouble.is_final)
-        child = Child(link=link, name=peer.name, serial=serial_of(link.peer.certificate_pem))
+        home, serial = self.welcome.fleet.homes[peer.name], serial_of(link.peer.certificate_pem)
+        child = Child(link=link, name=peer.name, serial=serial, home=home)
         self.connected[child.name] = child
         self.troubles.pop(child.name, None)
         self._number(child)
@@ -215,7 +218,8 @@ class Devices:
         self.refused += 1
         note_trouble(self.troubles, link.name, reason)
         _log.info("Refused %s: %s", link.name, reason)
-        await link.refuse(reason, is_final=is_final)
+        with contextlib.suppress(LinkLost):
+            await link.refuse(reason, is_final=is_final)
         self.changed.set()
 
     async def _listen(self, child: Child, rounds: Listener) -> None:

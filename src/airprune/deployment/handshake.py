@@ -11,7 +11,7 @@ from dataclasses import replace
 from google.protobuf.message import Message
 
 from airprune import __version__
-from airprune.deployment.identity import Node, Parent, Peer, Role, Stranger, admit, channel_credentials
+from airprune.deployment.identity import Node, Parent, Peer, Role, Stranger, admit, channel_credentials, peer_of
 from airprune.deployment.identity.renewal import Renewal
 from airprune.deployment.protocol import airprune_pb2 as pb
 from airprune.deployment.run_definition import PROTOCOL, check_versions
@@ -71,6 +71,9 @@ def admit_child(
     try:
         peer = admit(link.peer.certificate_pem, federation=federation, role=role, names=names, denied=denied)
     except Stranger as stranger:
+        with contextlib.suppress(Stranger):  # by its certificate, so that it can be named
+            known = peer_of(link.peer.certificate_pem)
+            link.name = known.name if known.federation == federation else link.name
         raise NotAdmitted(str(stranger), is_final=True) from None
     link.name = peer.name
     if not isinstance(hello, pb.Hello):
