@@ -165,6 +165,7 @@ def _asked(host: str, port: int, context: ssl.SSLContext, method: str, path: str
         connection.connect()
         if context.verify_mode is ssl.CERT_REQUIRED:
             shown = connection.sock.getpeercert(binary_form=True)
+            assert shown is not None
             peer = peer_of(ssl.DER_cert_to_PEM_cert(shown).encode())
             if peer.role is not Role.CLOUD:
                 raise WorkFailed(f"{host}:{port} is {peer.uri}, which is no cloud.")

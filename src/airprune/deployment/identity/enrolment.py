@@ -65,7 +65,7 @@ class Enrolled:
 def invite(folder: Path, edge: str, *, count: int = 1, hours: float = 24.0, days: int = 365) -> list[str]:
     """Returns new codes, each for one device at home at this edge."""
     count = whole_number("count", count, at_least=1, at_most=MAX_NODES)
-    hours = quantity("hours", hours, above=0.0, at_most=8_760.0)
+    hours = float(quantity("hours", hours, above=0.0, at_most=8_760.0))
     with locked_authority(folder) as authority:
         known = members_of(folder).edges
         if edge not in known:
