@@ -181,7 +181,12 @@ class Device:
         """Works until there is another run, or no more."""
         self._newest = None
         work = asyncio.create_task(self._work(link))
-        work.add_done_callback(lambda done: None if done.cancelled() else link.lose("the work has ended"))
+
+        def end_link(work: asyncio.Task[None]) -> None:
+            if not work.cancelled():
+                link.lose("the work has ended")
+
+        work.add_done_callback(end_link)
         try:
             return await self._listen(link, trainer)
         except LinkLost:
