@@ -114,7 +114,7 @@ def test_systemd_finds_no_fault_in_the_units(tmp_path, command):
     assert command("deploy", "init", tmp_path / "lab", "--edges", "1", "--devices-per-edge", "1")[0] == 0
     for name in ("cloud", "e0", "d0"):
         options = ["--", "--data", "a folder/50%$.npz"] if name == "d0" else []
-        status, unit, _ = command("deploy", "systemd", tmp_path / "lab" / name, "--user", "nobody", *options)
+        status, unit, _ = command("deploy", "systemd", tmp_path / "lab" / name, "--user", "daemon", *options)
         assert status == 0 and f"deploy {'serve' if name == 'cloud' else 'edge' if name == 'e0' else 'device'} " in unit
         path = tmp_path / f"airprune-{name}.service"
         path.write_text(unit)
