@@ -42,6 +42,7 @@ from airprune.deployment.transport import Limits, Link, LinkLost, Refused, Serve
 _log = logging.getLogger("airprune")
 # The orders of all its devices are one frame.
 _FROM_CLOUD_BYTES = 2**26
+_LOOK_S = 1.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,6 +82,7 @@ class Edge:
             start=self._start,
             send=self._send,
         )
+        self._has_renewed, self._listens_first = False, True
         self._broken = asyncio.Event()
         self._trouble: BaseException | None = None
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -92,19 +94,38 @@ class Edge:
 
     async def run(self) -> str:
         """Serves run after run until the cloud says goodbye; returns its words."""
+        reporting = asyncio.create_task(self._report_presence())
+        following: asyncio.Task[str] | None = None
+        try:
+            while True:
+                async with await self._server():
+                    following = following or asyncio.create_task(self._follow_until_broken())
+                    await self._wait_for_end_or_renewal(following)
+                    if following.done():
+                        reason = following.result()
+                        await self.devices.send_all(pb.Goodbye(reason=reason))
+                        return reason
+        finally:
+            for task in (reporting, *([] if following is None else [following]), *self._tasks):
+                task.cancel()
+
+    async def _server(self) -> Server:
+        """Returns a server with the present certificate, after the port of the one before it is free."""
         assert self.node.listen is not None
-        credentials = server_credentials(self.node, lambda: self.node)
         limits = self.settings.limits
-        async with Server(self.node.listen, credentials=credentials, on_link=self._serve_device, limits=limits):
-            reporting = asyncio.create_task(self._report_presence())
-            try:
-                reason = await self._follow_until_broken()
-                await self.devices.send_all(pb.Goodbye(reason=reason))
-                return reason
-            finally:
-                reporting.cancel()
-                for task in list(self._tasks):
-                    task.cancel()
+        await asyncio.sleep(0.0 if self._listens_first else RETRY_S)
+        self._listens_first = False
+        return Server(
+            self.node.listen, credentials=server_credentials(self.node), on_link=self._serve_device, limits=limits
+        )
+
+    async def _wait_for_end_or_renewal(self, following: asyncio.Task[str]) -> None:
+        """Waits until the cloud has said goodbye, or a renewed certificate can be taken into use between runs."""
+        while not following.done():
+            await asyncio.wait([following], timeout=_LOOK_S)
+            if self._has_renewed and not self.devices.run:
+                self._has_renewed = False
+                return
 
     async def _serve_device(self, link: Link) -> None:
         await self.devices.serve(link, self.rounds)
@@ -175,7 +196,7 @@ class Edge:
                     if packet.message.name:
                         await self.devices.send_to(packet.message.name, packet.message)
                     else:
-                        take_certificate(self.renewal, packet.message)
+                        self._has_renewed |= take_certificate(self.renewal, packet.message)
                 case pb.Goodbye():
                     return packet.message.reason
 

@@ -94,13 +94,16 @@ async def keep_certificate(renewal: Renewal, link: Link) -> None:
             await asyncio.sleep(_LOOK_S)
 
 
-def take_certificate(renewal: Renewal, answer: pb.Certificate) -> None:
-    """Takes a renewed certificate into use, for connections to come."""
+def take_certificate(renewal: Renewal, answer: pb.Certificate) -> bool:
+    """Takes a renewed certificate into use, for connections to come; returns whether it is another one now."""
     try:
-        if renewal.take(answer):
-            _log.info("The certificate was renewed.")
+        if not renewal.take(answer):
+            return False
     except (AirpruneError, OSError) as error:
         _log.warning("%s", error)
+        return False
+    _log.info("The certificate was renewed.")
+    return True
 
 
 def log_if_new(sentence: str, last: str) -> str:

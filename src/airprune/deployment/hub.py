@@ -78,7 +78,7 @@ class Hub:
         assert self.node.listen is not None
         return Server(
             self.node.listen,
-            credentials=server_credentials(self.node, lambda: self.node),
+            credentials=server_credentials(self.node),
             on_link=self._serve,
             limits=self.limits,
         )

@@ -23,7 +23,7 @@ from airprune.deployment.fleet.logs import logged_to
 from airprune.deployment.fleet.registry import FILE as REGISTRY_FILE
 from airprune.deployment.fleet.registry import Job, Registry
 from airprune.deployment.fleet.releases import release
-from airprune.deployment.handshake import log_if_new
+from airprune.deployment.handshake import log_if_new, take_certificate
 from airprune.deployment.hub import Hub
 from airprune.deployment.identity import Node, load_members
 from airprune.deployment.identity.kits import check_authority
@@ -71,7 +71,7 @@ class FleetService:
         self.registry = Registry(state / REGISTRY_FILE)
         self.metrics = Metrics()
         self._job: JobRun | None = None
-        self._delivered = 0
+        self._delivered, self._has_renewed = 0, False
         self._last_news: Any = None
         self._written_s = 0.0
         self._fleet = load_members(node.folder)
@@ -98,15 +98,22 @@ class FleetService:
             hub.on_held = self.registry.note_held
             if self.authority is not None:
                 hub.signer = Signer(self.authority)
-            stack.enter_context(listening(hub, loop))
             stack.enter_context(self._watching(hub, loop))
-            _log.info("Serves the fleet %s at %s.", hub.fleet.federation, self.node.listen)
             while True:
-                job = self.registry.take_next()
-                if job is None:
-                    time.sleep(_LOOK_S)
-                else:
-                    self._run_job(job, hub, loop)
+                with listening(hub, loop):
+                    _log.info("Serves the fleet %s at %s.", hub.fleet.federation, self.node.listen)
+                    self._serve_jobs(hub, loop)
+                time.sleep(_LOOK_S)
+
+    def _serve_jobs(self, hub: Hub, loop: LoopThread) -> None:
+        """Runs one job after the other; returns between jobs when there is a new certificate to listen with."""
+        self._has_renewed = False
+        while not self._has_renewed:
+            job = self.registry.take_next()
+            if job is None:
+                time.sleep(_LOOK_S)
+            else:
+                self._run_job(job, hub, loop)
 
     def _run_job(self, job: Job, hub: Hub, loop: LoopThread) -> None:
         """Runs a job to its end, whatever that is; only an interrupt of this process leaves it unfinished."""
@@ -183,7 +190,8 @@ class FleetService:
     def _renew(self, hub: Hub) -> None:
         """Renews the cloud's own certificate when that is due."""
         if hub.signer is not None and (request := self.renewal.request()) is not None:
-            self.renewal.take(hub.signer.answer(request, self.node.peer.name, hub.denied))
+            answer = hub.signer.answer(request, self.node.peer.name, hub.denied)
+            self._has_renewed |= take_certificate(self.renewal, answer)
             hub.node = self.node
 
     async def _deliver(self, hub: Hub) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import datetime
 import stat
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
@@ -174,19 +174,17 @@ def check_certificate(folder: Path, authority: bytes, certificate: bytes, key: b
         raise UsageError(f"{folder / CERTIFICATE} is valid from {since} on; is the clock of this machine right?")
 
 
-def server_credentials(node: Node, present: Callable[[], Node] | None = None) -> grpc.ServerCredentials:
+def server_credentials(node: Node) -> grpc.ServerCredentials:
     """Returns what a node listens with: a peer without a certificate gets no further than the TLS handshake.
 
-    Args:
-      present: returns the node as it is whenever a peer connects: its certificate may have been renewed.
+    For a renewed certificate a node listens anew: gRPC's credentials that can be exchanged abort the process under a
+    flood of connections.
     """
     import grpc
 
-    def configuration() -> grpc.ServerCertificateConfiguration:
-        now = node if present is None else present()
-        return grpc.ssl_server_certificate_configuration([(now.key, now.certificate)], root_certificates=now.authority)
-
-    return grpc.dynamic_ssl_server_credentials(configuration(), configuration, require_client_authentication=True)
+    return grpc.ssl_server_credentials(
+        [(node.key, node.certificate)], root_certificates=node.authority, require_client_auth=True
+    )
 
 
 def channel_credentials(node: Node) -> grpc.ChannelCredentials:
