@@ -106,8 +106,10 @@ class Edge:
                         await self.devices.send_all(pb.Goodbye(reason=reason))
                         return reason
         finally:
-            for task in (reporting, *([] if following is None else [following]), *self._tasks):
+            own = [reporting, *([] if following is None else [following])]
+            for task in (*own, *self._tasks):
                 task.cancel()
+            await asyncio.gather(*own, return_exceptions=True)
 
     async def _server(self) -> Server:
         """Returns a server with the present certificate, after the port of the one before it is free."""
