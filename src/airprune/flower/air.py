@@ -271,7 +271,7 @@ class Air:
         self.state.values = values
         edges = np.unique(served.edge[np.asarray(devices, dtype=np.int64)])
         memory = {slot.name: values[slot.name] for slot in self._parts_slots()}
-        candidates = self.stations.candidates(served, edges, self.round_index, memory)
+        candidates = self.stations.candidates(served, edges, self.round_index, memory, values)
         candidates = select_only(candidates, np.isin(candidates.device, devices))
         planned = select_and_plan(
             context.bounded(values), candidates, self.network.cpu_hz[candidates.device], self.round_index

@@ -149,8 +149,8 @@ class OneServer:
             data_sizes=self.num_samples,
             seed=self.scenario.seed,
         )
-        served, _ = stations.served({}, round_index, starts=True)
-        candidates = stations.candidates(served, np.array([0]), round_index, {})
+        served, values = stations.served({}, round_index, starts=True)
+        candidates = stations.candidates(served, np.array([0]), round_index, {}, values)
         here = np.isin(candidates.device, np.asarray(present))
         arrays = ("device", "edge", "num_samples")
         candidates = replace(candidates, **{name: getattr(candidates, name)[here] for name in arrays})

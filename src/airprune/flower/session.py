@@ -138,7 +138,8 @@ class Session:
         while waiting:
             kind = messages[waiting[0]].metadata.message_type
             nodes: set[int] = set()
-            batch, later = [], []
+            batch: list[int] = []
+            later: list[int] = []
             for place in waiting:
                 metadata = messages[place].metadata
                 fits = metadata.message_type == kind and metadata.dst_node_id not in nodes
