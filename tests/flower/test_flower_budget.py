@@ -2,6 +2,8 @@
 
 import itertools
 import math
+import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -154,6 +156,22 @@ def test_a_tight_deadline_lets_devices_send_fewer_weights_within_it():
 
 def test_only_devices_that_are_present_are_planned():
     assert set(server("fedavg").budgets(0, [1, 3])) == {1, 3}
+
+
+def test_a_channel_with_state_keeps_it_from_round_to_round():
+    values = {"radio__channel": "gauss-markov", "radio__fading": "rayleigh"}
+    one, again = server("fedavg", **values), server("fedavg", **values)
+    rates = [one.plan(number, range(4)).full_band_rate_bps for number in range(3)]
+    assert not np.array_equal(rates[0], rates[1]) and not np.array_equal(rates[1], rates[2])
+    for number in range(3):
+        assert np.array_equal(again.plan(number, range(4)).full_band_rate_bps, rates[number])
+    assert not np.array_equal(server("fedavg", **values).plan(2, range(4)).full_band_rate_bps, rates[2])
+
+
+def test_the_page_names_every_method_that_works():
+    page = (Path(__file__).parents[2] / "docs/coming-from-flower.md").read_text()
+    listed = page.partition("These work: ")[2].partition(". With ")[0]
+    assert re.findall("`([a-z0-9-]+)`", listed.replace("`proximal-mu`", "")) == working_methods()
 
 
 def masked(seed: int, kept_share: float) -> Reply:

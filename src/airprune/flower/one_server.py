@@ -73,17 +73,21 @@ class OneServer:
       model: the model at the start, for its layout.
       num_samples: of each device, as its last reply has it; 1 before.  [num_devices]
       values: slots of the server optimiser.
+      channel: the same of the channel.
     """
 
     scenario: Scenario
     model: Arrays
     num_samples: Array = field(init=False)
     values: dict[str, Array] = field(init=False)
+    channel: dict[str, Array] = field(init=False)
 
     def __post_init__(self) -> None:
         check_at_one_server(self.scenario)
         self.num_samples = np.ones(self.network.num_devices)
         self.values = {slot.name: slot.row(self.shape) for slot in self.method.slots(self.shape) if _of_cloud(slot)}
+        fading = {slot.name: slot.row(self.shape) for slot in self.method.channel.slots(self.shape)}
+        self.channel = fading | self._stations.initial_values
 
     @cached_property
     def method(self) -> Method:
@@ -138,9 +142,9 @@ class OneServer:
         )
         return replace(times, dense_share=1.0)
 
-    def plan(self, round_index: int, present: Sequence[int]) -> PlannedRound:
-        """Selects among the devices that are present, and plans their round."""
-        stations = Stations(
+    @cached_property
+    def _stations(self) -> Stations:
+        return Stations(
             network=self.network,
             radio=self.context.radio,
             context=self.context,
@@ -149,8 +153,11 @@ class OneServer:
             data_sizes=self.num_samples,
             seed=self.scenario.seed,
         )
-        served, values = stations.served({}, round_index, starts=True)
-        candidates = stations.candidates(served, np.array([0]), round_index, {}, values)
+
+    def plan(self, round_index: int, present: Sequence[int]) -> PlannedRound:
+        """Selects among the devices that are present, and plans their round; once per round."""
+        served, self.channel = self._stations.served(self.channel, round_index, starts=True)
+        candidates = self._stations.candidates(served, np.array([0]), round_index, {}, self.channel)
         here = np.isin(candidates.device, np.asarray(present))
         arrays = ("device", "edge", "num_samples")
         candidates = replace(candidates, **{name: getattr(candidates, name)[here] for name in arrays})
