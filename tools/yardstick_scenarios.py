@@ -265,6 +265,11 @@ METHODS: dict[str, dict[str, Any]] = {
     "fedprox-steps": SHORT,
     "timelyfl": SHORT,
     "cocofl": SHORT,
+    "adaptive-ranks": SHORT,
+    "fedit": {},
+    "hetlora": {},
+    "ffa-lora": {},
+    "rolora": {},
     "fjord": {},
     "fjord-fc": {},
     "fjord-kd": {},
@@ -522,6 +527,11 @@ _SETTINGS: dict[str, Case] = {
     "clock-measured": Case(
         {"clock.compute": "measured", "clock.seconds_per_sample": 1e-4, "clock.at_hz": 2e9, "plan.deadline_s": 0.02}
     ),
+    "gauss-markov": Case({"radio.channel": "gauss-markov", "radio.fading": "rayleigh", "radio.num_antennas": 2}),
+    "slice-noise": Case({"radio.noise": "thermal", "radio.slice_noise": True, "radio.fading": "rayleigh"}),
+    "nr-mcs": Case({"radio.noise": "thermal", "radio.rate": "nr-mcs", "radio.downlink": "broadcast"}),
+    "outdated-csi": Case({"radio.fading": "rayleigh", "radio.csi_correlation": 0.9, "plan.on_time": 0.95}),
+    "reuse": Case({"radio.reuse": 1, "radio.noise": "thermal", "radio.fading": "rayleigh"}),
     "rician-antennas": Case({"radio.fading": "rician", "radio.num_antennas": 4, "network.placement": "disc"}),
     "noise-density": Case({"radio.noise_density_dbm_per_hz": -174.0, "radio.noise_figure_db": 9.0}),
     "uma-shadowed": Case({"radio.path_loss": "uma", "radio.shadowing_std_db": 6.0}),
@@ -537,6 +547,8 @@ _FEW = {
     "rounds.edge_rounds": 2,
     "engine.name": "serial",
 }
+# A role for each device.
+SIX_ROLES = {"network.num_edges": 2, "network.devices_per_edge": 3, "data.owners": 6}
 _PRESETS = {
     f"preset-{name}": Case({**_FEW, **changes}, preset=name)
     for name, changes in {
@@ -550,6 +562,13 @@ _PRESETS = {
         "dirichlet-01": {},
         "dirichlet-05": {},
         "text": {"data.name": "shakespeare", "data.train_samples": 2_500, "rounds.global_rounds": 1},
+        "adapters": {
+            "data.name": "shakespeare",
+            "data.train_samples": 100,
+            "data.test_samples": 50,
+            "rounds.global_rounds": 1,
+            **SIX_ROLES,
+        },
         "unreliable": {},
         "hostile": {},
         "device-cpu": {"plan.deadline_s": 0.28},

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -26,15 +26,26 @@ from airprune.rounds.parts import RECEIVED_BITS
 from airprune.rounds.recording import node_record
 from airprune.rounds.rollback import Verdict, update_length, verdict_on
 from airprune.rounds.sums import add_child
-from airprune.wireless.channel import full_band_rates
 from airprune.wireless.latency import global_round_latency_s
 
 if TYPE_CHECKING:
     from airprune.rounds.experiment import Experiment
+    from airprune.rounds.method import Method
     from airprune.rounds.state import RunState
     from airprune.simulation.environment import Environment
 
 Array = np.ndarray
+
+
+class Linked(Protocol):
+    """A run with links above its edges: an `Experiment`, or one whose clients are not ours."""
+
+    @property
+    def backhaul(self) -> Backhaul: ...
+    @property
+    def method(self) -> Method: ...
+    @property
+    def counts_links(self) -> bool: ...
 
 
 def middle_rounds(run: Experiment, state: RunState, environment: Environment) -> Iterator[dict[str, Any]]:
@@ -58,7 +69,7 @@ def middle_rounds(run: Experiment, state: RunState, environment: Environment) ->
         yield node_record(state, level - 1, state.counters[level - 1], nodes, took_s[closing], bits, rolled_back)
 
 
-def latency_s(run: Experiment, state: RunState, level: int) -> Array:
+def latency_s(run: Linked, state: RunState, level: int) -> Array:
     """Time each parent of a level's nodes waits for the slowest child: its rounds, then its link.  [num_parents]
 
     Where the downlink is charged, the link also carries the model down before the child's first round.
@@ -73,12 +84,12 @@ def latency_s(run: Experiment, state: RunState, level: int) -> Array:
     return np.array([global_round_latency_s(rows[:, part.parent == p]) for p in range(parents.stop - parents.start)])
 
 
-def _down_bits(run: Experiment, level: int) -> float:
+def _down_bits(run: Linked, level: int) -> float:
     """Bits that a node of a level gets from its parent per round of that; 0 where they are free or nothing is sent."""
     return run.backhaul.down_bits if level > run.method.topology.top else 0.0
 
 
-def count_links(run: Experiment, state: RunState, level: int) -> tuple[float, float] | None:
+def count_links(run: Linked, state: RunState, level: int) -> tuple[float, float] | None:
     """Adds what the links above a level's nodes carried in a round of their parents; returns the bits (up, down).
 
     None, and nothing added, where the downlink is free or the topology counts them itself.
@@ -181,9 +192,7 @@ def root_round(run: Experiment, state: RunState) -> RootRound | None:
         model_bits=run.backhaul.bits,
         down_bits=run.backhaul.down_bits,
         num_weights=run.shape.num_weights,
-        cloud_rate_bps=lambda: full_band_rates(
-            run.network.flat(), run.radio, seed=run.scenario.seed, round_index=run.round_index(state)
-        ),
+        cloud_rate_bps=lambda: run.stations.cloud_rates_bps(run.round_index(state), state.values),
     )
     return run.method.topology.root(view)
 

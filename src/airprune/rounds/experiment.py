@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -25,6 +26,7 @@ from airprune.models.layout import LocalModel
 from airprune.models.losses import CROSS_ENTROPY
 from airprune.models.losses.own import Criteria, criteria_of, named
 from airprune.models.names import HIDDEN
+from airprune.models.scores import giving_scores
 from airprune.models.start_weights import load_start
 from airprune.planning.deadline import FIRST_KAPPA
 from airprune.planning.periods import local_steps_at
@@ -128,7 +130,7 @@ class Experiment:
         if data.fields and model is None:
             names = ", ".join(one.name for one in data.fields)
             raise InvalidValue("run.model", f"must be given for samples of several inputs, {names}", None)
-        with taking(model, data.fields):
+        with taking(model, data.fields), giving_scores(model, data.train_x):
             source = source_of(
                 scenario,
                 data.train_x,
@@ -180,6 +182,13 @@ class Experiment:
         """The kernel, and what it computes on unless that is the CPU: `torch:cuda`."""
         return self.kernel if self.device == "cpu" else f"{self.kernel}:{self.device}"
 
+    @property
+    def identity(self) -> str:
+        """A digest of the data set and the starting weights, which a checkpoint belongs to beyond the scenario."""
+        digest = hashlib.sha256(self.dataset.fingerprint.encode())
+        digest.update(self.model.state_array.tobytes())
+        return digest.hexdigest()
+
     @cached_property
     def max_pruning_ratio(self) -> float:
         """The scenario's cap, lowered if need be so that each unit of the prunable layers keeps a weight.
@@ -199,7 +208,11 @@ class Experiment:
     @cached_property
     def shape(self) -> ModelShape:
         """Shape of the model and the network, as components see it."""
-        return self.model.shape.on(num_devices=self.network.num_devices, num_edges=self.network.num_edges)
+        return self.model.shape.on(
+            num_devices=self.network.num_devices,
+            num_edges=self.network.num_edges,
+            num_antennas=self.radio.num_antennas,
+        )
 
     @cached_property
     def wire(self) -> Wire:
@@ -493,7 +506,7 @@ class Experiment:
         """Returns (the devices of the round's edges as known before planning, their CPU clocks)."""
         parts = (self.method.selection, self.method.weighting, self.method.scheme)
         memory = {slot.name: state.values[slot.name] for part in parts for slot in part.slots(self.shape)}
-        candidates = self.stations.candidates(served, at.edges, at.round_index, memory)
+        candidates = self.stations.candidates(served, at.edges, at.round_index, memory, state.values)
         return candidates, self.network.cpu_hz[candidates.device]
 
     @cached_property

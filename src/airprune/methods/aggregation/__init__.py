@@ -19,6 +19,7 @@ AGGREGATIONS: Registry[type[Aggregation]] = Registry(
         "heard-weighted": "airprune.methods.aggregation.heard_weighted:HeardWeighted",
         "cached": "airprune.methods.aggregation.cached:Cached",
         "fill": "airprune.methods.aggregation.fill:Fill",
+        "zero-padded": "airprune.methods.aggregation.zero_padded:ZeroPadded",
         "vote": "airprune.methods.aggregation.vote:Vote",
         "group-vote": "airprune.methods.aggregation.group_vote:GroupVote",
         "fednova": "airprune.methods.aggregation.fednova:FedNova",
