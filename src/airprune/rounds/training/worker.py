@@ -112,8 +112,8 @@ class Worker:
         streams, _ = self._randomness(task.global_round, task.edge_round)
         stack = None if self.together is None else self.together.stack
         if not self._attackers(task):
-            own = self.job.samples
-            done = train_at_once(self.device, received.model, task, samples=own, streams=streams, stack=stack)
+            samples = self.job.samples
+            done = train_at_once(self.device, received.model, task, samples=samples, streams=streams, stack=stack)
             if done is not None:
                 return done
         return self._sum(received, task, self._uploads(received, task))
