@@ -19,6 +19,7 @@ The rooms, the lowest first; each imports only those before it:
     results      measures, time to a target, tables, figures, reports
     sinks        loggers of others
     studies      many runs with one question: comparisons, sweeps, the paper, the league, advice
+    flower       Flower apps on our network, our methods as a Flower strategy
     deployment   cloud, edges and devices as real processes over TLS
     web, cli     pages and commands
 
@@ -137,6 +138,8 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
+    if name == "flower":  # ap.flower.run, without an import of its own
+        return importlib.import_module("airprune.flower")
     if name not in _HOMES:
         raise AttributeError(f"module 'airprune' has no attribute {name!r}")
     try:

@@ -56,7 +56,7 @@ def downlink_of(
     gets = planned.in_plan if fetches is None else planned.in_plan & fetches
     if planned.relay is not None and not planned.relay.uploads.any():
         gets = np.zeros_like(gets)
-    rate_bps = downlink_rate_bps(candidates.rates_bps(planned.device), context.radio)[gets]
+    rate_bps = downlink_rate_bps(candidates.link_rates_bps(planned.device), context.radio)[gets]
     each_bits = model_bits(context, planned)[gets]
     receive_s = np.zeros(len(gets))
     if context.radio.downlink == "broadcast":

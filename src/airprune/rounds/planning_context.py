@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from airprune.components.component import ModelShape
+from airprune.errors import InvalidValue
 from airprune.methods.compression.base import Wire
 from airprune.methods.masking.base import Charges
 from airprune.methods.selection.base import Candidates
@@ -255,6 +256,8 @@ def plan_problem(context: PlanningContext, candidates: Candidates, cpu_hz: Array
         deadline_s=_ANY_DEADLINE_S if plan.deadline_s == "auto" else plan.deadline_s,
         max_pruning_ratio=context.max_pruning_ratio,
         min_pruning_ratio=context.min_pruning_ratio,
+        slice_bandwidth_hz=context.radio.slice_bandwidth_hz,
+        interference=None if candidates.interference is None else candidates.interference(candidates.device),
         limits=device_limits(context, cpu_hz) if context.has_limits else None,
         ladder=ladder,
         codes=codes,
@@ -310,6 +313,13 @@ def time_beside_s(context: PlanningContext, candidates: Candidates) -> Array | f
 
 def device_limits(context: PlanningContext, cpu_hz: Array) -> DeviceLimits:
     """Clock and power up to the device's own, and the scenario's energy budget."""
+    scheme = context.method.scheme
+    if scheme.needs_limits and not context.radio.knows_fading:
+        rule = f"must be 1 with scheme {scheme.name!r}, which chooses powers by the true gains"
+        raise InvalidValue("Scenario.radio.csi_correlation", rule, context.radio.csi_correlation)
+    if scheme.needs_limits and context.radio.rate != "shannon":
+        rule = f"must be shannon with scheme {scheme.name!r}, which chooses powers by Eq. (10)"
+        raise InvalidValue("Scenario.radio.rate", rule, context.radio.rate, 'Or set plan.scheme = "optimal"')
     budget = context.plan.max_energy_j
     return DeviceLimits(
         cpu_hz_max=cpu_hz,
@@ -329,6 +339,7 @@ class PlannedRound:
       device: the selected devices, ascending.
       edge: the edge that serves each.
       full_band_rate_bps, cpu_hz: of each, as the plan uses them.
+      true_rate_bps: r_n as the link has it, where plans do not know it exactly.
       in_plan: True for devices in the plan; the others made their edge infeasible and are blocked.
       share: b_n; NaN for blocked devices.
       keep: whole prunable weights that it holds or sends.
@@ -371,6 +382,7 @@ class PlannedRound:
     relay: Relay | None = None
     carried_weights: Array | None = None
     carried_bits: Array | None = None
+    true_rate_bps: Array | None = None
 
     @property
     def uplink_bits(self) -> Array:
