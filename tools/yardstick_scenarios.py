@@ -265,6 +265,11 @@ METHODS: dict[str, dict[str, Any]] = {
     "fedprox-steps": SHORT,
     "timelyfl": SHORT,
     "cocofl": SHORT,
+    "adaptive-ranks": SHORT,
+    "fedit": {},
+    "hetlora": {},
+    "ffa-lora": {},
+    "rolora": {},
     "fjord": {},
     "fjord-fc": {},
     "fjord-kd": {},
@@ -280,6 +285,12 @@ METHODS: dict[str, dict[str, Any]] = {
     "fedavgm": {},
     "fedadam": {},
     "fednova": {"data.size_spread": 0.8, "train.momentum": 0.9},
+    "norm-clip": {},
+    "trimmed-mean": {},
+    "median": {},
+    "krum": {},
+    "multi-krum": {},
+    "geometric-median": {},
     "fp32": {},
     "bf16": {},
     "fixed-16": {},
@@ -491,6 +502,14 @@ _SETTINGS: dict[str, Case] = {
     "privacy-scaffold": Case({"method": "scaffold", "privacy.clip_norm": 0.2}),
     "privacy-mem-sgd": Case({"method": "mem-sgd", **SHORT, "privacy.clip_norm": 0.2, "privacy.noise_multiplier": 0.01}),
     "min-contributors": Case({"aggregation.min_contributors": 2}),
+    **{
+        f"attack-{kind}": Case({"attack.kind": kind, "attack.share": 0.4, "aggregation.rollback": 5.0, **EVENTS})
+        for kind in ("sign-flip", "noise", "scaled", "label-flip", "free-rider", "colluding")
+    },
+    "attack-robust-masks": Case(
+        {"attack.kind": "scaled", "aggregation.edge": "geometric-median", "aggregation.cloud": "trimmed-mean"}
+    ),
+    "rollback": Case({"aggregation.rollback": 10.0}),
     "min-contributors-shared": Case({"aggregation.min_contributors": 3, "masking.name": "feddrop", **EVENTS}),
     "fill-edge-step": Case({**STEPS, "aggregation.edge": "fill", **EVENTS}),
     "predicted-adam": Case({"method": "frozen-pruning", "aggregation.cloud_step": "adam", **EVENTS}),
@@ -508,6 +527,11 @@ _SETTINGS: dict[str, Case] = {
     "clock-measured": Case(
         {"clock.compute": "measured", "clock.seconds_per_sample": 1e-4, "clock.at_hz": 2e9, "plan.deadline_s": 0.02}
     ),
+    "gauss-markov": Case({"radio.channel": "gauss-markov", "radio.fading": "rayleigh", "radio.num_antennas": 2}),
+    "slice-noise": Case({"radio.noise": "thermal", "radio.slice_noise": True, "radio.fading": "rayleigh"}),
+    "nr-mcs": Case({"radio.noise": "thermal", "radio.rate": "nr-mcs", "radio.downlink": "broadcast"}),
+    "outdated-csi": Case({"radio.fading": "rayleigh", "radio.csi_correlation": 0.9, "plan.on_time": 0.95}),
+    "reuse": Case({"radio.reuse": 1, "radio.noise": "thermal", "radio.fading": "rayleigh"}),
     "rician-antennas": Case({"radio.fading": "rician", "radio.num_antennas": 4, "network.placement": "disc"}),
     "noise-density": Case({"radio.noise_density_dbm_per_hz": -174.0, "radio.noise_figure_db": 9.0}),
     "uma-shadowed": Case({"radio.path_loss": "uma", "radio.shadowing_std_db": 6.0}),
@@ -523,6 +547,8 @@ _FEW = {
     "rounds.edge_rounds": 2,
     "engine.name": "serial",
 }
+# A role for each device.
+SIX_ROLES = {"network.num_edges": 2, "network.devices_per_edge": 3, "data.owners": 6}
 _PRESETS = {
     f"preset-{name}": Case({**_FEW, **changes}, preset=name)
     for name, changes in {
@@ -536,7 +562,15 @@ _PRESETS = {
         "dirichlet-01": {},
         "dirichlet-05": {},
         "text": {"data.name": "shakespeare", "data.train_samples": 2_500, "rounds.global_rounds": 1},
+        "adapters": {
+            "data.name": "shakespeare",
+            "data.train_samples": 100,
+            "data.test_samples": 50,
+            "rounds.global_rounds": 1,
+            **SIX_ROLES,
+        },
         "unreliable": {},
+        "hostile": {},
         "device-cpu": {"plan.deadline_s": 0.28},
         "accelerators": {"plan.deadline_s": 0.05},
         "boards": {"plan.deadline_s": 0.12},

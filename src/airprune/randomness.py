@@ -4,9 +4,10 @@
     NumberedStreams(seed, "device", round_index)[n]   one stream for each of very many devices, quickly
     WholeNumbers(seed, "layers", round_index)[n]      one number of very many, without the others
 
-Streams in use: placement, cpu (network); line-of-sight, shadowing, fading (channel); initial-weights (models); subset,
-hold-out, partition-size, partition-classes, partition-share, partition-draw, glyphs-train, glyphs-test (data);
-device, augmentation, loop, privacy, layers, work, events, records, backhaul (rounds).
+Streams in use: placement, cpu (network); line-of-sight, shadowing, fading, csi (channel); initial-weights (models);
+subset, hold-out, partition-size, partition-classes, partition-share, partition-draw, glyphs-train, glyphs-test (data);
+device, augmentation, loop, privacy, layers, work, events, attackers, attack, records, backhaul (rounds); flower,
+flower-reply (flower).
 """
 
 from __future__ import annotations

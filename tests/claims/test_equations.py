@@ -31,6 +31,16 @@ NATIVE = (
 TIGHT = {"plan__deadline_s": 0.0003, "rounds__global_rounds": 1}
 RUNS: dict[str, dict[str, Any]] = {
     "by weights, in fading": {"radio__fading": "rayleigh", **TIGHT},
+    "correlated fading": {"radio__channel": "gauss-markov", "radio__fading": "rayleigh", **TIGHT},
+    "slice noise": {"radio__slice_noise": True, **TIGHT},
+    "modulation and coding": {"radio__rate": "nr-mcs", **TIGHT},
+    "estimated channels": {
+        "radio__fading": "rayleigh",
+        "radio__csi_correlation": 0.9,
+        "plan__on_time": 0.9,
+        **TIGHT,
+    },
+    "interference": {"radio__reuse": 1, **TIGHT},
     "by neurons": {"masking__probe__structure": "neurons", **TIGHT},
     "exact importance": {
         "masking__probe__importance": "exact",
@@ -46,6 +56,7 @@ RUNS: dict[str, dict[str, Any]] = {
         f"{way} downlink": {"radio__downlink": way, "clock__idle_power_w": 1.0, "rounds__edge_rounds": 1, **TIGHT}
         for way in ("broadcast", "unicast")
     },
+    "ranks": {"plan__scheme": "ranks", "masking__name": "ranks", **TIGHT},
     **{f"scheme {name}": {"plan__scheme": name, **TIGHT} for name in ("min-max", "variance", "energy")},
 }
 PAPER_CNN = {

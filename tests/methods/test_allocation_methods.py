@@ -18,7 +18,9 @@ from airprune.planning import DeviceLimits
 from airprune.planning.limits import full_band_rate_at
 from airprune.planning.matching import assigned, greedily_assigned, smallest_worst
 from airprune.units import dbm_to_watt
-from airprune.wireless.channel import Radio, block_gains
+from airprune.wireless.channel import Radio
+from airprune.wireless.channels.base import FadingView, block_gains
+from airprune.wireless.channels.block_fading import BlockFading
 from support.tiny import blobs, tiny_scenario
 
 FULL_POWER_W = dbm_to_watt(28.0)
@@ -383,8 +385,9 @@ def test_rounds_use_the_blocks_that_were_assigned(method):
 
 
 def test_blocks_fade_on_their_own_and_the_first_ones_whatever_follows():
-    radio = Radio(fading="rayleigh")
-    gains = block_gains(50, 4, radio, seed=3, round_index=2)
-    np.testing.assert_array_equal(block_gains(50, 2, radio, seed=3, round_index=2), gains[:, :2])
+    channel = BlockFading()
+    view = FadingView(num_devices=50, radio=Radio(fading="rayleigh"), seed=3, round_index=2)
+    gains = block_gains(channel, view, 4)
+    np.testing.assert_array_equal(block_gains(channel, view, 2), gains[:, :2])
     assert np.abs(np.corrcoef(gains.T) - np.eye(4)).max() < 0.5 and 0.7 < gains.mean() < 1.3
-    assert np.all(block_gains(5, 3, Radio(), seed=3, round_index=2) == 1.0)
+    assert np.all(block_gains(channel, dataclasses.replace(view, radio=Radio()), 3) == 1.0)

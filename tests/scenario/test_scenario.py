@@ -862,3 +862,22 @@ def test_the_hash_depends_on_what_a_method_sets_and_not_on_its_name():
     by_name = PAPER.with_("method", "frozen-pruning")
     by_parts = PAPER.with_values({"masking.name": "frozen", "aggregation.edge": "predicted"})
     assert by_name.hash == by_parts.hash != PAPER.hash
+
+
+def test_thermal_noise_is_short_for_a_density_and_a_figure():
+    short = Scenario().with_("radio.noise", "thermal")
+    spelled = Scenario().with_values({"radio.noise_density_dbm_per_hz": -174.0, "radio.noise_figure_db": 7.0})
+    assert short == spelled == Scenario.from_text('[radio]\nnoise = "thermal"')
+    assert short.radio.noise_power_dbm is None and "\nnoise = " not in short.to_toml()
+
+
+def test_thermal_noise_over_20_mhz_is_minus_101_dbm_before_the_noise_figure():
+    # -174 dBm/Hz + 10 log10(20e6) dB = -174 + 73.0103 = -100.9897 dBm; with 7 dB, -93.9897 dBm.
+    for figure_db, dbm in ((0.0, -100.9897), (7.0, -93.9897)):
+        radio = Scenario().with_values({"radio": {"noise": "thermal", "noise_figure_db": figure_db}}).build_radio()
+        assert 10 * np.log10(radio.band_noise_w) + 30 == pytest.approx(dbm, abs=5e-5)  # four decimals
+
+
+def test_another_noise_is_refused_with_the_way_out():
+    with pytest.raises(InvalidValue, match=r"Scenario\.radio\.noise must be thermal, got 'pink'.*noise_power_dbm"):
+        Scenario().with_("radio.noise", "pink")

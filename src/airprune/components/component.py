@@ -77,7 +77,7 @@ class ModelShape:
       num_personal, personal_weights: entries of the layers that stay on the devices, which come first, and how many of
         them are weights: trained, but not counted.
       find_units: follows the model's forward pass for `units`; called on first use.
-      num_devices, num_edges: of the network, for slots with a row for each.
+      num_devices, num_edges, num_antennas: of the network and its stations, for slots with a row for each.
     """
 
     num_state: int
@@ -90,6 +90,7 @@ class ModelShape:
     find_units: Callable[[], UnitGraph] = _no_units
     num_devices: int = 1
     num_edges: int = 1
+    num_antennas: int = 1
 
     @cached_property
     def is_weight(self) -> Array:
@@ -110,9 +111,9 @@ class ModelShape:
         """W of Eq. (4)."""
         return int(np.count_nonzero(self.is_weight))
 
-    def on(self, *, num_devices: int, num_edges: int) -> ModelShape:
+    def on(self, *, num_devices: int, num_edges: int, num_antennas: int = 1) -> ModelShape:
         """The same model on a network of this size."""
-        return replace(self, num_devices=num_devices, num_edges=num_edges)
+        return replace(self, num_devices=num_devices, num_edges=num_edges, num_antennas=num_antennas)
 
     @property
     def personal(self) -> slice:

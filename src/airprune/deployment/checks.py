@@ -102,6 +102,7 @@ def _check_sums(arrays: ReportArrays, counted: list[int], work: RunDefinition) -
     for name, column in vars(statistics).items():
         is_sound = not np.isinf(column).any() if name in _MAY_BE_UNKNOWN else np.isfinite(column).all()
         _must(f"statistics.{name}", is_sound, "finite", "others")
+    _must("verdict", set(arrays.suspected) <= set(counted), "on devices that counted", shown(list(arrays.suspected)))
     kept_by = arrays.kept_by
     _must("kept_by", kept_by.dtype.kind == "i", "whole numbers", kept_by.dtype)
     most = int(kept_by.max(initial=0))

@@ -30,7 +30,7 @@ from airprune.deployment.metrics import Metrics
 from airprune.deployment.node_status import Outcomes, missing_sentence, node_statuses
 from airprune.deployment.protocol import airprune_pb2 as pb
 from airprune.deployment.remote import CloudSettings, Deployed
-from airprune.deployment.run_definition import RunDefinition, check_deployable
+from airprune.deployment.run_definition import RunDefinition, check_deployable, check_is_real
 from airprune.deployment.status import Status, write_status
 from airprune.deployment.transport import Limits
 from airprune.errors import AirpruneError, Diverged, UsageError, WorkFailed
@@ -83,6 +83,7 @@ class JobRun:
         self.about["members"] = self.members.model_dump()
         self.experiment = experiment = Experiment.of(scenario, dataset=dataset, kernel=folder.kernel)
         check_deployable(experiment.method)
+        check_is_real(experiment)
         for note in privacy_notes(experiment.scenario, deployed=True):
             _log.info("%s", note)
         self.folder, self.settings, self.metrics, self._at_end = folder, settings, metrics, at_end

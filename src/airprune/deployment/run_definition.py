@@ -25,6 +25,7 @@ from airprune.scenario import Scenario
 
 if TYPE_CHECKING:
     from airprune.models.catalogue import FlatModel
+    from airprune.rounds.experiment import Experiment
 
 Array = np.ndarray
 PROTOCOL = 4
@@ -72,7 +73,11 @@ class RunDefinition:
         known = catalogue_shape(self.scenario, input_shape=self.input_shape, num_classes=self.num_classes)
         if known is None:
             known = torch_model(self.scenario, input_shape=self.input_shape, num_classes=self.num_classes).shape
-        return known.on(num_devices=self.num_devices, num_edges=self.num_edges)
+        return known.on(
+            num_devices=self.num_devices,
+            num_edges=self.num_edges,
+            num_antennas=self.scenario.radio.num_antennas,
+        )
 
     @cached_property
     def codec(self) -> Codec:
@@ -193,4 +198,26 @@ def check_deployable(method: Method) -> None:
         raise UsageError(
             f"Topology {topology.name!r}, {what}, cannot be deployed; simulate it with `airprune run`, or choose "
             'topology.name="hierarchical".'
+        )
+
+
+def check_is_real(experiment: Experiment) -> None:
+    """Refuses attackers, and a radio that no measured link has."""
+    if experiment.scenario.attack.kind != "none":
+        raise UsageError("Attackers are simulated, not deployed; set attack.kind=none, or use `airprune run`.")
+    radio = experiment.radio
+    if radio.reuse is not None:
+        raise UsageError(
+            f"Scenario.radio.reuse must be none in a deployment, whose links are measured, got {radio.reuse}. "
+            "Example: radio.reuse=none"
+        )
+    if not radio.knows_fading:
+        raise UsageError(
+            "Scenario.radio.csi_correlation must be 1 in a deployment, whose links are measured, got "
+            f"{radio.csi_correlation:g}. Example: radio.csi_correlation=1"
+        )
+    if radio.slice_noise:
+        raise UsageError(
+            "Scenario.radio.slice_noise must be false in a deployment, whose links are measured and paced, got true. "
+            "Example: radio.slice_noise=false"
         )

@@ -86,8 +86,10 @@ def registries() -> dict[type, Registry[Any]]:
     from airprune.models.losses.base import Loss, Metric
     from airprune.models.names import MODELS
     from airprune.planning.schemes import SCHEMES, Scheme
+    from airprune.wireless.channels import CHANNELS, Channel
 
     return {
+        Channel: CHANNELS,
         Association: ASSOCIATIONS,
         Selection: SELECTIONS,
         Weighting: WEIGHTINGS,

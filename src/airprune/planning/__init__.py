@@ -5,8 +5,10 @@ plan                its output: shares, ratios, status, smallest deadline
 schemes/            one file per way to allocate shares and ratios
 tradeoff            weights that a share carries within the deadline, Eqs. (31) and (35)
 water_filling       the exact optimum, Theorem 3 with its bounds
+slice_filling       the same where a device's power lies on its slice of the bandwidth
 feasibility         existence of a plan, blocking devices, the smallest deadline
 edges               devices grouped by the edge whose bandwidth they share
+interference        edges that use the same bandwidth: the fixed point of shares and rates
 limits              ranges of CPU frequency and power, energy budget
 levels              CPU frequency and power chosen together
 compression_levels  bits per weight that each device can afford
@@ -22,9 +24,21 @@ periods             numbers of edge rounds and local steps, by published rules
 """
 
 from airprune.planning.compression_levels import Codes, Ladder
+from airprune.planning.interference import Interference
 from airprune.planning.limits import DeviceLimits
 from airprune.planning.plan import Plan, Status
 from airprune.planning.problem import PlanProblem, Seen
 from airprune.planning.work_model import MeasuredWork, WorkModel
 
-__all__ = ["Codes", "DeviceLimits", "Ladder", "MeasuredWork", "Plan", "PlanProblem", "Seen", "Status", "WorkModel"]
+__all__ = [
+    "Codes",
+    "DeviceLimits",
+    "Interference",
+    "Ladder",
+    "MeasuredWork",
+    "Plan",
+    "PlanProblem",
+    "Seen",
+    "Status",
+    "WorkModel",
+]

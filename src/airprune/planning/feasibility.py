@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from airprune.planning.problem import PlanProblem
-from airprune.planning.tradeoff import ROUNDING_MARGIN, share_for_weights, uplink_bits
+from airprune.planning.tradeoff import ROUNDING_MARGIN, rate_slope, share_for_weights, uplink_bits
 
 Array = np.ndarray
 
@@ -67,7 +67,36 @@ def min_deadline_s(problem: PlanProblem, weights: Array | None = None) -> Array:
             if np.array_equal(raised, deadline):
                 break
             deadline = raised
+    if problem.slice_bandwidth_hz is not None:
+        deadline = _slice_deadline_s(problem, weights, deadline)
     return _walked_up_to_feasible(problem, weights, deadline)
+
+
+def _slice_deadline_s(problem: PlanProblem, weights: Array, linear_s: Array) -> Array:
+    """Returns the smallest deadline where noise is that of the slice; at most `linear_s`, that of linear rates.
+
+    h(T) = Σ b(R), R = (q̂ W + e) / (T − d), falls about as 1/T: Newton on 1/h finds the root in a few steps, kept
+    between the latency at full bandwidth and `linear_s`.
+    """
+    groups = problem.groups
+    bits, compute_s = uplink_bits(problem, weights), problem.seconds_per_weight * weights + problem.extra_seconds
+    with np.errstate(divide="ignore", invalid="ignore"):
+        low = groups.max(compute_s + np.where(bits > 0.0, bits / problem.full_band_rate_bps, 0.0))
+        high = deadline = linear_s
+        for _ in range(_MAX_NEWTON_STEPS):
+            left_s = groups.spread(deadline) - compute_s
+            share = share_for_weights(problem, weights, groups.spread(deadline))
+            fall = np.where(bits > 0.0, bits / (left_s**2 * rate_slope(problem, share)), 0.0)
+            total, slope = groups.sum(share), groups.sum(fall)
+            over = total - (1.0 - 2.0 * ROUNDING_MARGIN)
+            low, high = np.where(over > 0.0, deadline, low), np.where(over <= 0.0, deadline, high)
+            nearer = deadline + total * over / slope
+            nearer = np.where((nearer >= low) & (nearer <= high), nearer, 0.5 * (low + high))
+            done = ~np.isfinite(nearer) | (np.abs(nearer - deadline) <= ROUNDING_MARGIN * deadline)
+            deadline = np.where(done, deadline, nearer)
+            if done.all():
+                break
+    return deadline
 
 
 def _walked_up_to_feasible(problem: PlanProblem, weights: Array, deadline: Array) -> Array:

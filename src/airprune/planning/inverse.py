@@ -100,6 +100,10 @@ def smallest_bandwidth_hz(
 
     def plan_at(factor: float) -> Plan:
         changes: dict[str, Any] = {"full_band_rate_bps": problem.full_band_rate_bps * factor}
+        if problem.interference is not None:
+            changes["interference"] = problem.interference.wider(factor)
+        if problem.slice_bandwidth_hz is not None:
+            changes["slice_bandwidth_hz"] = problem.slice_bandwidth_hz * factor
         if problem.limits is not None:
             wider = problem.limits.bandwidth_hz * factor
             changes["limits"] = dataclasses.replace(problem.limits, bandwidth_hz=wider)

@@ -13,6 +13,7 @@ from airprune.checks import array_of, instance, quantity
 from airprune.errors import InvalidValue
 from airprune.planning.compression_levels import Codes, Ladder
 from airprune.planning.edges import EdgeGroups
+from airprune.planning.interference import Interference
 from airprune.planning.limits import DeviceLimits
 from airprune.planning.work_model import WorkModel, one_or
 from airprune.wireless.latency import kept_weights
@@ -67,14 +68,19 @@ class PlanProblem:
       deadline_s: T_th.
       max_pruning_ratio: ρ_max. Eq. (29) has 1, which lets a plan remove the whole classifier; scenarios have 0.95.
       min_pruning_ratio: ρ_min.
+      slice_bandwidth_hz: B, where a device's whole power lies on its slice: b_n r_n above is then
+        b_n B log2(1 + γ_n / b_n) with γ_n = 2^(r_n/B) − 1; None: linear. Schemes with `takes_slices` plan with it.
       objective_weight: c_n > 0, how much a device's pruning counts, e.g. its data size. The paper has 1 for all.
       fixed_bits: e_n, uplink bits that do not grow with the weights: a mask, the scales of a quantiser.
       extra_seconds: x_n, compute time that does not grow with the weights: a probe on the whole model.
+      interference: links to other stations of the same bandwidth; rates above are then those without interference.
       limits: clock, power and energy, for schemes that choose them; the others do not read it.
       ladder: compression levels and their errors, for schemes that choose them; the cheapest is `bits_per_weight`.
       codes: compression levels by size alone, likewise; the smallest is `bits_per_weight`.
       block_rate_bps: r_n with the gain of each block of the bandwidth, for schemes that assign blocks: a device with
         one of S blocks sends at an S-th of it.  [num_devices, num_blocks]
+      sizes: prunable weights of the sub-models among which a scheme may choose, ascending; None: any number.
+        [num_sizes]
       work: trained parts and local steps, for schemes that choose them.
       seen: numbers, data sizes and memory of the devices, where a run plans; None for a problem by itself.
     """
@@ -91,10 +97,13 @@ class PlanProblem:
     objective_weight: Any = 1.0
     fixed_bits: Any = 0.0
     extra_seconds: Any = 0.0
+    slice_bandwidth_hz: Any = None
+    interference: Interference | None = None
     limits: DeviceLimits | None = None
     ladder: Ladder | None = None
     codes: Codes | None = None
     block_rate_bps: Any = None
+    sizes: Any = None
     work: WorkModel | None = None
     seen: Seen | None = None
 
@@ -124,12 +133,21 @@ class PlanProblem:
                 instance(f"PlanProblem.{name}", getattr(self, name), kind)
         if self.limits is not None:
             object.__setattr__(self, "limits", self.limits.for_devices(self.full_band_rate_bps))
+        if self.slice_bandwidth_hz is not None:
+            band = quantity("PlanProblem.slice_bandwidth_hz", self.slice_bandwidth_hz, above=0.0)
+            if band.ndim and band.shape != (num_devices,):
+                rule = f"must be a number or have one entry for each of {num_devices} devices"
+                raise InvalidValue("PlanProblem.slice_bandwidth_hz", rule, f"shape {band.shape}")
+            object.__setattr__(self, "slice_bandwidth_hz", _read_only(band, num_devices))
         if self.block_rate_bps is not None:
             rates = quantity("PlanProblem.block_rate_bps", self.block_rate_bps, at_least=0.0)
             if rates.ndim != 2 or len(rates) != num_devices:
                 rule = f"must have one row for each of {num_devices} devices"
                 raise InvalidValue("PlanProblem.block_rate_bps", rule, f"shape {rates.shape}")
             object.__setattr__(self, "block_rate_bps", rates)
+
+        if self.sizes is not None:
+            object.__setattr__(self, "sizes", _checked_sizes(self.sizes, float(np.min(self.fc_weights))))
 
     def subset(self, kept: Any) -> PlanProblem:
         """Returns the problem of some of its devices: a mask, or their positions in the new order."""
@@ -139,10 +157,13 @@ class PlanProblem:
         blocks = None if self.block_rate_bps is None else self.block_rate_bps[kept]
         return PlanProblem(
             **arrays,
+            slice_bandwidth_hz=None if self.slice_bandwidth_hz is None else one_or(self.slice_bandwidth_hz, kept),
+            interference=None if self.interference is None else self.interference.subset(kept),
             limits=limits,
             ladder=self.ladder,
             codes=self.codes,
             block_rate_bps=blocks,
+            sizes=self.sizes,
             work=None if self.work is None else self.work.subset(kept),
             seen=None if self.seen is None else self.seen.subset(kept),
         )
@@ -194,8 +215,15 @@ class PlanProblem:
         return kept_weights(self.min_pruning_ratio, conv_weights=self.conv_weights, fc_weights=self.fc_weights)
 
 
-_KINDS: dict[str, type] = {"limits": DeviceLimits, "ladder": Ladder, "codes": Codes, "work": WorkModel, "seen": Seen}
-_NOT_ARRAYS = (*_KINDS, "block_rate_bps")
+_KINDS: dict[str, type] = {
+    "interference": Interference,
+    "limits": DeviceLimits,
+    "ladder": Ladder,
+    "codes": Codes,
+    "work": WorkModel,
+    "seen": Seen,
+}
+_NOT_ARRAYS = (*_KINDS, "slice_bandwidth_hz", "block_rate_bps", "sizes")
 _RATIOS = ("max_pruning_ratio", "min_pruning_ratio")
 # Beyond any device, radio or model; the planner multiplies up to five such numbers and squares some.
 _LARGEST = 1e30
@@ -250,6 +278,13 @@ def _checked(name: str, value: Any) -> Array:
         rule = f"must be {f'from {1 / _LARGEST:g} to' if 'above' in _RULES[name] else 'at most'} {largest:g}"
         raise InvalidValue(field, rule, f"{float(checked.flat[int(np.argmax(absurd))]):g}")
     return checked
+
+
+def _checked_sizes(value: Any, most: float) -> Array:
+    sizes = np.atleast_1d(quantity("PlanProblem.sizes", value, at_least=0.0, at_most=most))
+    if sizes.ndim != 1 or not len(sizes) or np.any(np.diff(sizes) <= 0.0):
+        raise InvalidValue("PlanProblem.sizes", "must ascend", sizes.tolist(), "Example: sizes=[1_000, 2_000]")
+    return sizes
 
 
 def _checked_edge(value: Any) -> Array:

@@ -15,6 +15,7 @@ from airprune.planning.limits import full_band_rate_at, slowdown
 from airprune.planning.problem import PlanProblem
 from airprune.wireless.channel import uplink_rate_bps
 from airprune.wireless.latency import device_latency_s, kept_weights
+from airprune.wireless.slice_noise import marginal_rate_bps, slice_share
 
 Array = np.ndarray
 
@@ -29,13 +30,31 @@ def uplink_bits(problem: PlanProblem, weights: Array) -> Array:
     return bits
 
 
+def rate_of_share(problem: PlanProblem, share: Array) -> Array:
+    """Returns R(b), the uplink rate of a share: b r, Eq. (10), unless noise is that of the slice."""
+    return uplink_rate_bps(share, problem.full_band_rate_bps, problem.slice_bandwidth_hz)
+
+
+def rate_slope(problem: PlanProblem, share: Array) -> Array:
+    """Returns R'(b): r, unless noise is that of the slice."""
+    if problem.slice_bandwidth_hz is None:
+        return problem.full_band_rate_bps
+    return marginal_rate_bps(share, problem.full_band_rate_bps, problem.slice_bandwidth_hz)
+
+
 def share_for_weights(problem: PlanProblem, weights: Array, deadline_s: Array | None = None) -> Array:
-    """Returns b = (q̂ W + e) / (r (D − a W)), the smallest share with which `weights` meet the deadline."""
+    """Returns b = (q̂ W + e) / (r (D − a W)), the smallest share with which `weights` meet the deadline.
+
+    Where noise is that of the slice, the b with R(b) = (q̂ W + e) / (D − a W).
+    """
     time_s = problem.time_for_weights_s if deadline_s is None else deadline_s - problem.extra_seconds
     time_left_s = time_s - problem.seconds_per_weight * weights
     bits = uplink_bits(problem, weights)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        share = bits / (problem.full_band_rate_bps * time_left_s) * (1.0 + ROUNDING_MARGIN)
+        if problem.slice_bandwidth_hz is None:
+            share = bits / (problem.full_band_rate_bps * time_left_s) * (1.0 + ROUNDING_MARGIN)
+        else:
+            share = slice_share(bits / time_left_s, problem.full_band_rate_bps, problem.slice_bandwidth_hz)
     share = np.where((time_left_s <= 0.0) | (problem.full_band_rate_bps <= 0.0), np.inf, share)
     free = bits <= 0.0
     free &= time_left_s >= 0.0
@@ -48,7 +67,7 @@ def weights_for_share(problem: PlanProblem, share: Array) -> Array:
     Negative where not even the fixed bits arrive in time. Where neither training nor sending grows with the weights,
     a share carries any model or none.
     """
-    rate_bps = share * problem.full_band_rate_bps
+    rate_bps = rate_of_share(problem, share)
     spare_bits = problem.time_for_weights_s * rate_bps - problem.fixed_bits
     bits_a_weight = problem.seconds_per_weight * rate_bps + problem.bits_per_weight
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -81,7 +100,7 @@ def ratio_for_share(problem: PlanProblem, share: Array) -> Array:
 
 def _ulps_above(ratio: Array, problem: PlanProblem, share: Array) -> Array:
     """Raises ρ by the rounding of T_th, which is worth ulps of W(b) + (e + x b r) / (a b r + q̂) weights."""
-    rate_bps = share * problem.full_band_rate_bps
+    rate_bps = rate_of_share(problem, share)
     with np.errstate(divide="ignore", invalid="ignore"):
         reserved = (problem.fixed_bits + problem.extra_seconds * rate_bps) / (
             problem.seconds_per_weight * rate_bps + problem.bits_per_weight
@@ -110,7 +129,7 @@ def latency_s(
     return device_latency_s(
         kept_weights(ratio, conv_weights=problem.conv_weights, fc_weights=problem.fc_weights),
         seconds_per_weight=per_weight_s,
-        rate_bps=uplink_rate_bps(share, rate_bps),
+        rate_bps=uplink_rate_bps(share, rate_bps, problem.slice_bandwidth_hz),
         bits_per_weight=problem.bits_per_weight if bits_per_weight is None else bits_per_weight,
         fixed_bits=problem.fixed_bits,
         extra_seconds=extra_s,

@@ -22,6 +22,7 @@ import numpy as np
 
 from airprune.planning.edges import EdgeGroups
 from airprune.planning.problem import PlanProblem
+from airprune.planning.slice_filling import fill_slices
 from airprune.planning.tradeoff import ROUNDING_MARGIN, peak_root, ratio_for_share, share_for_weights
 
 Array = np.ndarray
@@ -54,6 +55,8 @@ def water_fill(problem: PlanProblem) -> Filling:
     λ is the pruning Σ c ρ that one more unit of bandwidth would save; 0 where bandwidth is left.
     """
     lower, upper = share_box(problem)
+    if problem.slice_bandwidth_hz is not None:
+        return Filling(*fill_slices(problem, lower, upper), lower, upper)
     return fill_ramps(problem.groups, lower, upper, *levels(problem, lower, upper))
 
 

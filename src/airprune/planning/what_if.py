@@ -172,6 +172,10 @@ class Change:
             "bits_per_weight": problem.bits_per_weight * self.times_bits,
             "deadline_s": deadline_s if self.deadline_s is None else self.deadline_s,
         }
+        if problem.interference is not None:
+            changes["interference"] = problem.interference.wider(band)
+        if problem.slice_bandwidth_hz is not None:
+            changes["slice_bandwidth_hz"] = problem.slice_bandwidth_hz * band
         if problem.block_rate_bps is not None:
             changes["block_rate_bps"] = problem.block_rate_bps * band
         if problem.limits is not None:

@@ -17,7 +17,7 @@ from airprune.planning import Plan, PlanProblem
 from airprune.planning.deadline import FIRST_KAPPA, auto_deadline_s
 from airprune.planning.limits import full_band_rate_at
 from airprune.planning.schemes.air_budget import AirBudget
-from airprune.planning.schemes.work_scheme import WorkScheme
+from airprune.planning.tradeoff import rate_of_share
 from airprune.rounds.method import tier_name
 from airprune.rounds.planning_context import (
     PlannedRound,
@@ -71,10 +71,10 @@ def _planned_round(
         keep[in_plan] = _widest_in_time(context, plan, keep[in_plan], charges, charges.second_pass)
     share = np.full(len(chosen.device), np.nan)
     share[in_plan] = plan.bandwidth_share
-    rate_bps = None  # r_n at the block and the power that the scheme has chosen, if it has
+    rate_bps = None  # r_n at the block and the power that the scheme has chosen, if it has, or with interference
     if plan.power_w is not None:
         rate_bps = full_band_rate_at(plan.problem, plan.power_w)
-    elif plan.block is not None:
+    elif plan.block is not None or problem.interference is not None:
         rate_bps = plan.problem.full_band_rate_bps
     code = None if plan.code is None else _as_planned(plan.code, in_plan, 0.0).astype(np.int64)
     top = float(context.shape.num_layers - 1)
@@ -118,7 +118,7 @@ def _widest_in_time(
     problem, best = plan.problem, keep.copy()
     (more, least), fixed = second_pass.line, context.shape.fixed_weights
     one_pass_s = problem.seconds_per_weight / (1.0 + more)
-    rate_bps = plan.bandwidth_share * problem.full_band_rate_bps
+    rate_bps = rate_of_share(problem, plan.bandwidth_share)
     for kept, second in second_pass.sub_models:
         over_s = one_pass_s * (more * kept + least - second)
         compute_s = problem.seconds_per_weight * (fixed + kept) + problem.extra_seconds - over_s
@@ -157,9 +157,8 @@ def selected_plan(
         problem = plan_problem(context, chosen, cpu_hz[selected], charges)
         if context.plan.deadline_s == "auto":
             beside_s = time_beside_s(context, chosen)
-            if isinstance(scheme, WorkScheme):
-                deadline_s = scheme.best_deadline_s(problem, beside_s)
-            else:
+            deadline_s = scheme.best_deadline_s(problem, beside_s)
+            if deadline_s is None:
                 fair = isinstance(scheme, AirBudget) and scheme.fair
                 deadline_s = auto_deadline_s(problem, scheme.plan, kappa, fair=fair, beside_s=beside_s)
             problem = replace(problem, deadline_s=deadline_s)

@@ -20,6 +20,7 @@ from airprune.methods.weighting import Weighting
 from airprune.planning.schemes import Scheme
 from airprune.rounds.sending import personal_slots
 from airprune.scenario import Scenario
+from airprune.wireless.channels import Channel
 
 # The parts of a method, and the scenario keys that choose them.
 CHOICES = {
@@ -44,9 +45,11 @@ class Method:
     """All choices of a scenario; `selection`, `masking`, … answer one question each (see their packages).
 
     Attributes:
+      channel: of the radio; a part of the environment, so that no recipe sets it.
       personal: whether some layers stay on the devices.
     """
 
+    channel: Channel
     association: Association
     selection: Selection
     weighting: Weighting
@@ -67,7 +70,7 @@ class Method:
         chosen = {part: _chosen(scenario, key) for part, key in CHOICES.items()}
         if scenario.masking.charged:
             chosen["masking"] = chosen["masking"].fully_charged()
-        return cls(**chosen, personal=bool(scenario.model.personal))
+        return cls(**chosen, channel=_chosen(scenario, "radio.channel"), personal=bool(scenario.model.personal))
 
     @property
     def components(self) -> dict[str, str]:
@@ -100,6 +103,7 @@ class Method:
         return tuple(found)
 
     def _declared(self, shape: ModelShape) -> Iterator[Slot]:
+        yield from self.channel.slots(shape)
         for part in CHOICES:
             component: Component = getattr(self, part)
             if part == "backhaul":  # remembers nothing

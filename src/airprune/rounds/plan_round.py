@@ -58,6 +58,8 @@ def plan_round(
     planned = select_and_plan(
         context.bounded(state.values), candidates, cpu_hz, at.round_index, kappa, positions_m=run.positions_m
     )
+    if candidates.true_rates_bps is not None:
+        planned = replace(planned, true_rate_bps=candidates.true_rates_bps(planned.device))
     view = _view(run, at, state, planned)
     planned, values = prepare_masks(run.context, planned, view, state.values)
     events = sample_events(

@@ -8,28 +8,22 @@ from functools import cache, cached_property, partial
 
 import numpy as np
 
+from airprune.errors import InvalidValue
 from airprune.methods.association.base import AssociationView, Served
 from airprune.methods.selection.base import Candidates
 from airprune.methods.topology import Level
-from airprune.planning import Plan, PlanProblem
+from airprune.planning import Interference, Plan, PlanProblem
 from airprune.randomness import rng_for
 from airprune.rounds.planning_context import PlanningContext, device_limits, plan_problem
-from airprune.wireless.channel import (
-    Radio,
-    block_gains,
-    full_band_rate_bps,
-    gains_to_stations,
-    large_scale_gain,
-    small_scale_gain,
-    snr,
-)
+from airprune.wireless.channel import Radio, gains_to_stations, large_scale_gain, snr
+from airprune.wireless.channels.base import Channel, FadingView, block_gains, link_rates_bps
 from airprune.wireless.network import Network
 
 Array = np.ndarray
 Values = dict[str, Array]
 
-# Reserved names among a run's values: the association, where it changes.
-_EDGE, _GAIN = "served/edge", "served/gain"
+# Reserved names among a run's values: the association, where it changes, and the fading of a channel with slots.
+_EDGE, _GAIN, _FADING = "served/edge", "served/gain", "served/fading"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -52,10 +46,13 @@ class Stations:
 
     @property
     def initial_values(self) -> Values:
-        """Values that a run starts with, where the association changes."""
-        if self._decided_once:
-            return {}
-        return {_EDGE: self.network.edge.copy(), _GAIN: self._own_gain.copy()}
+        """Values that a run starts with, where the association changes or fading has slots."""
+        values: Values = {}
+        if not self._decided_once:
+            values |= {_EDGE: self.network.edge.copy(), _GAIN: self._own_gain.copy()}
+        if self._fading_has_slots:
+            values[_FADING] = np.zeros(self.network.num_devices)
+        return values
 
     def serving(self, values: Values) -> Array:
         """Returns the station of each device in the edge round at hand.  [num_devices]"""
@@ -64,9 +61,14 @@ class Stations:
     def served(self, values: Values, round_index: int, *, starts: bool) -> tuple[Served, Values]:
         """Returns (the association of the edge round to come, the run's values); decided anew where it changes.
 
+        The fading of the round is among the values where the channel has slots.
+
         Args:
           starts: whether a global round begins.
         """
+        if self._fading_has_slots:
+            fading, changed = self._channel.small_scale(self._fading_view(round_index), values)
+            values = values | changed | {_FADING: fading}
         if self._decided_once:
             return self._always, values
         if self.context.method.association.when == "global" and not starts:
@@ -74,17 +76,25 @@ class Stations:
         served, values = self._decide(values, round_index)
         return served, values | {_EDGE: served.edge, _GAIN: served.gain}
 
-    def candidates(self, served: Served, edges: Array, round_index: int, memory: Mapping[str, Array]) -> Candidates:
+    def candidates(
+        self, served: Served, edges: Array, round_index: int, memory: Mapping[str, Array], values: Values
+    ) -> Candidates:
         """The devices of these edges as known before planning.
 
         Args:
           memory: the slots of the selection, the weighting and the scheme.
+          values: the run's, as `served` returned them.
         """
         device = np.flatnonzero(np.isin(served.edge, edges))
+        true_bps = partial(self._rates_bps, served.gain, cache(partial(self._fading, round_index, values)))
+        known = cache(partial(self._known_fading, round_index, values))
+        known_bps = partial(self._rates_bps, served.gain, known)
         return Candidates(
             device=device,
             edge=served.edge[device],
-            rates_bps=partial(self._rates_bps, served.gain, cache(partial(self._fading, round_index))),
+            rates_bps=true_bps if self.radio.knows_fading else known_bps,
+            interference=None if self.radio.reuse is None else partial(self._interference, served, known),
+            true_rates_bps=None if self.radio.knows_fading else true_bps,
             num_samples=self.data_sizes[device],
             round_index=round_index,
             rng=rng_for(self.seed, "selection", round_index),
@@ -122,16 +132,17 @@ class Stations:
 
     @cached_property
     def _own_gain(self) -> Array:
-        return large_scale_gain(self.network, self.radio, seed=self.seed)
+        return large_scale_gain(self.network, self.radio, seed=self.seed, gain_of=self._channel.large_scale)
 
     @cached_property
     def _gains(self) -> Array:
-        return gains_to_stations(self.network, self.radio, seed=self.seed)
+        return gains_to_stations(self.network, self.radio, seed=self.seed, gain_of=self._channel.large_scale)
 
     def _problem_on_links(self, round_index: int, device: Array, station: Array, band: Array) -> PlanProblem:
         """Implements `AssociationView.problem`."""
-        gain = self._gains[device, station] * self.radio.num_antennas
-        rates_bps = full_band_rate_bps(snr(gain, self.radio), self.radio.bandwidth_hz)
+        rates_bps = link_rates_bps(
+            self._channel, self._gains[device, station], float(self.radio.num_antennas), self.radio
+        )
         cpu_hz = self.network.cpu_hz[device]
         candidates = Candidates(
             device=device,
@@ -151,15 +162,56 @@ class Stations:
             return scheme.plan(problem)
         return replace(scheme.plan(replace(problem, limits=None)), problem=problem)
 
-    def _fading(self, round_index: int) -> Array:
-        return small_scale_gain(self.network.num_devices, self.radio, seed=self.seed, round_index=round_index)
+    @property
+    def _channel(self) -> Channel:
+        return self.context.method.channel
+
+    @cached_property
+    def _fading_has_slots(self) -> bool:
+        return bool(self._channel.slots(self.context.shape))
+
+    def _fading_view(self, round_index: int) -> FadingView:
+        return FadingView(
+            num_devices=self.network.num_devices,
+            radio=self.radio,
+            seed=self.seed,
+            round_index=round_index,
+            on_time=self.context.plan.on_time,
+        )
+
+    def _fading(self, round_index: int, values: Values) -> Array:
+        if self._fading_has_slots:
+            return values[_FADING]
+        return self._channel.small_scale(self._fading_view(round_index), {})[0]
+
+    def _known_fading(self, round_index: int, values: Values) -> Array:
+        known = self._channel.known(self._fading_view(round_index), values)
+        return self._fading(round_index, values) if known is None else known
+
+    def cloud_rates_bps(self, round_index: int, values: Values) -> Array:
+        """Returns r_n of every device to the cloud, with the fading of its link to its station.  [num_devices]"""
+        flat = self.network.flat()
+        gain = large_scale_gain(flat, self.radio, seed=self.seed, gain_of=self._channel.large_scale)
+        return link_rates_bps(self._channel, gain, self._fading(round_index, values), self.radio)
 
     def _rates_bps(self, gain: Array, fading: Callable[[], Array], device: Array) -> Array:
         """Implements `Candidates.rates_bps`."""
-        return full_band_rate_bps(snr(gain[device] * fading()[device], self.radio), self.radio.bandwidth_hz)
+        return link_rates_bps(self._channel, gain[device], fading()[device], self.radio)
+
+    def _interference(self, served: Served, fading: Callable[[], Array], device: Array) -> Interference:
+        """Implements `Candidates.interference`: own links with fading, those to other stations without."""
+        stations, edge = np.arange(self.network.num_edges), served.edge[device]
+        shared = ((stations - edge[:, np.newaxis]) % (self.radio.reuse or 1) == 0) & (stations != edge[:, np.newaxis])
+        return Interference(
+            snr=snr(served.gain[device] * fading()[device], self.radio),
+            heard=np.where(shared, snr(self._gains[device], self.radio), 0.0),
+            rate_bps=partial(self._channel.rate_bps, radio=self.radio),
+        )
 
     def _block_rates_bps(self, gain: Array, round_index: int, device: Array, num_blocks: int) -> Array:
         """Implements `Candidates.block_rates_bps`."""
-        fading = block_gains(self.network.num_devices, num_blocks, self.radio, seed=self.seed, round_index=round_index)
-        ratio = snr(gain[device, np.newaxis] * fading[device], self.radio)
-        return full_band_rate_bps(ratio, self.radio.bandwidth_hz)
+        if not self.radio.knows_fading:
+            rule = f"must be 1 with scheme {self.context.method.scheme.name!r}, which knows the fading of every block"
+            raise InvalidValue("Scenario.radio.csi_correlation", rule, self.radio.csi_correlation)
+        fading = block_gains(self._channel, self._fading_view(round_index), num_blocks)
+        return link_rates_bps(self._channel, gain[device, np.newaxis], fading[device], self.radio)

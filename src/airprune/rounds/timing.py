@@ -29,6 +29,8 @@ Array = np.ndarray
 
 # A time above the deadline by less than this factor is rounding.
 _ROUNDING = 1.0 + 1e-9
+# A device whose true link is nearly nothing gives up after so many times what it had.
+_GIVEN_UP = 1000.0
 
 
 class DeviceOutcome(StrEnum):
@@ -146,22 +148,27 @@ def _indexed(value: Any, kept: Array, *, but: tuple[str, ...]) -> dict[str, Any]
     return {name: array[kept] for name, array in arrays.items() if isinstance(array, np.ndarray)}
 
 
-def time_round(context: PlanningContext, planned: PlannedRound, events: Events) -> TimedRound:
-    """Returns times, energies and outcomes of a planned round."""
+def time_round(context: PlanningContext, planned: PlannedRound, events: Events, *, strict: bool = False) -> TimedRound:
+    """Returns times, energies and outcomes of a planned round.
+
+    Args:
+      strict: whether the deadline also holds for a plan that exceeds it, as of work whose length no plan could know.
+    """
     in_plan, shape = planned.in_plan, context.shape
     compute_s, training_s = _compute_s(context, planned)
     powered_s = compute_s if context.compute.probe_takes_energy else training_s
-    rate_bps = uplink_rate_bps(np.where(in_plan, planned.share, 1.0), planned.full_band_rate_bps)
-    uplink_s = uplink_time_s(planned.uplink_bits, rate_bps, bits_per_weight=1.0)
+    uplink_s = _uplink_s(context, planned, planned.full_band_rate_bps)
     relay, relay_s = planned.relay, None
     if relay is not None:
-        uplink_s = uplink_s[relay.head]
         relay_s = np.maximum(relay.over_s(compute_s, planned.bits, planned.edge) - compute_s, 0.0)
     after_s = uplink_s if relay_s is None else relay_s + uplink_s
     planned_s = compute_s + after_s
 
     compute_s = compute_s * events.slowdown
-    limit_s = np.maximum(planned.deadline_s, planned_s) * _ROUNDING
+    limit_s = np.maximum(planned.deadline_s, 0.0 if strict else planned_s) * _ROUNDING
+    if planned.true_rate_bps is not None:
+        uplink_s = np.minimum(_uplink_s(context, planned, planned.true_rate_bps), _GIVEN_UP * limit_s)
+        after_s = uplink_s if relay_s is None else relay_s + uplink_s
     total_s = compute_s + after_s
     arrives_s = np.where(in_plan & ~events.dropped & (total_s <= limit_s), total_s, np.inf)
     ends_s = context.method.selection.barrier(arrives_s, shape.num_devices)  # infinite if it waits for all
@@ -176,7 +183,10 @@ def time_round(context: PlanningContext, planned: PlannedRound, events: Events) 
     # An edge that misses a device waits until the deadline, or until a baseline that ignores it would have arrived.
     waits_s = np.minimum(np.where(outcome == DeviceOutcome.OK, total_s, np.where(in_plan, limit_s, 0.0)), ends_s)
     place = np.searchsorted(planned.edges, planned.edge)
-    arrives, energy_j = outcome == DeviceOutcome.OK, _energy_j(context, planned, powered_s, uplink_s)
+    sends_s = uplink_s
+    if planned.true_rate_bps is not None:  # an upload that misses the deadline ends there
+        sends_s = np.minimum(uplink_s, np.maximum(limit_s - (total_s - uplink_s), 0.0))
+    arrives, energy_j = outcome == DeviceOutcome.OK, _energy_j(context, planned, powered_s, sends_s)
     timed = TimedRound(
         planned=planned,
         ratio=np.where(in_plan, 1.0 - planned.keep / shape.prunable_weights, np.nan),
@@ -189,6 +199,14 @@ def time_round(context: PlanningContext, planned: PlannedRound, events: Events) 
         relay_s=None if relay_s is None else np.where(in_plan, relay_s, np.nan),
     )
     return timed if relay is None else _with_relay(timed, relay)
+
+
+def _uplink_s(context: PlanningContext, planned: PlannedRound, full_band_rate_bps: Array) -> Array:
+    """Returns upload times at these rates of the whole bandwidth; of the device that uploads for it, where one does."""
+    share = np.where(planned.in_plan, planned.share, 1.0)
+    rate_bps = uplink_rate_bps(share, full_band_rate_bps, context.radio.slice_bandwidth_hz)
+    uplink_s = uplink_time_s(planned.uplink_bits, rate_bps, bits_per_weight=1.0)
+    return uplink_s if planned.relay is None else uplink_s[planned.relay.head]
 
 
 def _compute_s(context: PlanningContext, planned: PlannedRound) -> tuple[Array, Array]:

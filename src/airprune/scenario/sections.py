@@ -42,7 +42,9 @@ from airprune.settings.section import (
     Section,
     Text,
 )
+from airprune.text import shown
 from airprune.wireless.channel import RECEIVE_POWER_W
+from airprune.wireless.channels import CHANNELS
 from airprune.wireless.device_speed.boards import BOARDS, EFFICIENCY
 from airprune.wireless.device_speed.profile import clock_keys
 from airprune.wireless.latency import EFFECTIVE_CAPACITANCE
@@ -104,20 +106,35 @@ class NetworkSection(Section):
         return list(sizes) if isinstance(sizes, tuple) else [sizes] * self.num_edges
 
 
-class RadioSection(Section):
+# Thermal noise k T of 290 K, and the noise figure of a usual receiver.
+_THERMAL = {"noise_density_dbm_per_hz": -174.0, "noise_figure_db": 7.0}
+
+
+class RadioSection(ChoiceSection):
     """Channel between an edge and its devices, in the units of data sheets."""
 
     owner = "Scenario.radio"
+    choices: ClassVar = {"channel": CHANNELS}
     either = (("noise_power_dbm", "noise_density_dbm_per_hz"),)
 
+    channel: Text = Field(
+        default="block-fading", description="model of the links: path loss, fading and rates; see `airprune methods`"
+    )
     bandwidth_hz: Positive = Field(default=20e6, description="uplink bandwidth B of each edge")
     transmit_power_dbm: Decibel = Field(default=28.0, description="transmit power p_n of every device")
     noise_power_dbm: Decibel | None = Field(default=-110.0, description="noise power sigma^2 over the whole bandwidth")
     noise_density_dbm_per_hz: Decibel | None = Field(
-        default=None, description="noise density, in place of noise_power_dbm"
+        default=None,
+        description="noise density, in place of noise_power_dbm; noise = thermal is short for a density of -174 and a "
+        "noise_figure_db of 7",
     )
     noise_figure_db: Annotated[float, Field(ge=0, le=300)] = Field(
         default=0.0, description="receiver noise figure, added to noise_density_dbm_per_hz"
+    )
+    slice_noise: bool = Field(
+        default=False,
+        description="a device puts its whole power on its share of the bandwidth, which sees the noise of that share "
+        "alone: rates b B log2(1 + SNR / b); false: linear in the share, as in the paper",
     )
     path_loss: Text = Field(
         default="log-distance",
@@ -134,11 +151,27 @@ class RadioSection(Section):
     )
     rician_k_db: Decibel = Field(default=9.0, description="Rician K-factor: direct path over all others")
     num_antennas: Count = Field(default=1, description="receive antennas M at the station, maximum ratio combining")
+    reuse: Count | None = Field(
+        default=None,
+        description="frequency reuse: edges whose numbers differ by a multiple of it use the same bandwidth, and their "
+        "devices interfere; 1: all edges do; none: every edge has its own bandwidth, as in the paper",
+    )
+    csi_correlation: Ratio = Field(
+        default=1.0,
+        description="correlation of the fading that plans know with the true one: 1 is exact, as in the paper; "
+        "J0(2 pi f_D tau) if it is outdated by tau; 0: plans know its distribution alone. See plan.on_time",
+    )
+    rate: Literal["shannon", "nr-mcs"] = Field(
+        default="shannon",
+        description="rate at an SNR: Shannon's, as in the paper, or that of the modulation and coding schemes of 5G NR "
+        "(up to 256-QAM) at a block error rate of 10 %, with its retransmissions",
+    )
     downlink: Literal["none", "broadcast", "unicast"] = Field(
         default="none",
         description="way of the model to the devices before each edge round, charged in time, bits and energy: one "
-        "broadcast of the whole model at the rate of the slowest device, or each device's own sub-model in turn; the "
-        "links down from the cloud are then charged too; none: free, as in the paper",
+        "broadcast of the whole model, or of what devices lack of adapters, at the rate of the slowest device; or each "
+        "device's own sub-model in turn; the links down from the cloud are then charged too; none: free, as in the "
+        "paper",
     )
     station_power_dbm: Decibel | None = Field(
         default=None, description="transmit power of a station on the downlink; none: transmit_power_dbm"
@@ -155,9 +188,16 @@ class RadioSection(Section):
         "amplifiers in Cui, Goldsmith, Bahai (IEEE Trans. Wireless Commun. 2005)",
     )
 
+    @classmethod
+    def overlaid(cls, values: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+        """Returns plain values with some changed; `noise = "thermal"` is short for density and figure."""
+        return super().overlaid(values, _with_thermal_noise(cls.owner, changes))
+
     @model_validator(mode="before")
     @classmethod
     def _density_replaces_power(cls, data: Any) -> Any:
+        if isinstance(data, dict):
+            data = _with_thermal_noise(cls.owner, data)
         if isinstance(data, dict) and data.get("noise_density_dbm_per_hz") not in (None, "none"):
             return {"noise_power_dbm": None, **data}
         return data
@@ -179,7 +219,24 @@ class RadioSection(Section):
         if power is not None and self.noise_figure_db != 0:
             rule, way_out = "must be 0 with a noise power, which includes it", "Give noise_density_dbm_per_hz instead"
             raise InvalidValue(f"{self.owner}.noise_figure_db", rule, f"{self.noise_figure_db:g}", way_out)
+        if self.reuse is not None and self.fading != "none" and self.csi_correlation < 1.0:
+            rule = "must be 1 with a reuse: plans with interference know the fading of their round"
+            raise InvalidValue(f"{self.owner}.csi_correlation", rule, f"{self.csi_correlation:g}", "Set reuse = none")
+        if self.slice_noise and self.rate != "shannon":
+            rule = f"must be false with rate = {self.rate}, whose steps no plan of slices can use exactly"
+            raise InvalidValue(f"{self.owner}.slice_noise", rule, True, 'Set rate = "shannon"')
         return self
+
+
+def _with_thermal_noise(owner: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns given values of the radio with the short form `noise` spelled out."""
+    given = dict(given)
+    if "noise" not in given:
+        return given
+    if (word := given.pop("noise")) != "thermal":
+        way_out = "Or give noise_power_dbm, or noise_density_dbm_per_hz"
+        raise InvalidValue(f"{owner}.noise", "must be thermal", shown(word), way_out)
+    return _THERMAL | given
 
 
 class ModelSection(Section):
@@ -307,6 +364,11 @@ class PlanSection(ChoiceSection):
         description="deadline T_th of an edge round, computation plus uplink; auto: the one with the least expected "
         "time to accuracy, for schemes that choose compression levels or work",
     )
+    on_time: Annotated[float, Field(gt=0, lt=1)] | None = Field(
+        default=None,
+        description="probability with which a planned device is to meet the deadline where plans do not know fading "
+        "exactly (radio.csi_correlation below 1); none: they count on the mean gain",
+    )
     error_cost: Positive = Field(
         default=1.0,
         description="for deadline_s = auto: rounds lost per round that a compression error waits in error feedback",
@@ -433,6 +495,12 @@ class AggregationSection(ChoiceSection):
     )
     min_contributors: Count = Field(
         default=1, description="at an edge, a weight kept by fewer devices than this stays unchanged, Eq. (12)"
+    )
+    rollback: Annotated[float, Field(ge=1)] | None = Field(
+        default=None,
+        description="an aggregate that is not finite, or whose update is more than this many times as long as the "
+        "children's median one, is discarded: the model stays as it was; children with such updates are recorded as "
+        "suspected; none: never",
     )
 
 
@@ -776,6 +844,33 @@ class EventsSection(Section):
     straggler_slowdown: Annotated[float, Field(ge=1)] = Field(
         default=2.0, description="slowdown of stragglers, a factor"
     )
+
+
+class AttackSection(Section):
+    """Attackers among the devices of a simulation: they train as ordered, and send something else."""
+
+    owner = "Scenario.attack"
+
+    kind: Literal["none", "sign-flip", "noise", "scaled", "label-flip", "free-rider", "colluding"] = Field(
+        default="none",
+        description="what attackers send: their update reversed (sign-flip), random numbers (noise), a multiple of it "
+        "(scaled), one trained on reversed classes (label-flip), none (free-rider), or all of them the same, a few "
+        "standard deviations from their mean (colluding)",
+    )
+    share: Ratio = Field(
+        default=0.2, description="share of the network's devices that attack, sampled once per seed, for all methods"
+    )
+    strength: Positive | None = Field(
+        default=None,
+        description="sign-flip (1) and scaled (100): factor of the update; noise (100): standard deviation over the "
+        "update's root mean square; colluding (1.5): standard deviations; none: the number in brackets",
+    )
+
+    @property
+    def strength_used(self) -> float:
+        """The strength, or that of the kind."""
+        usual = {"scaled": 100.0, "noise": 100.0, "colluding": 1.5}
+        return usual.get(self.kind, 1.0) if self.strength is None else self.strength
 
 
 class DiagnosticsSection(Section):

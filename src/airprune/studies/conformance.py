@@ -39,6 +39,7 @@ Array = np.ndarray
 # The scenario keys by which a component of each kind is chosen.
 KEYS = {
     "methods": ("method",),
+    "channels": ("radio.channel",),
     "association": ("association.name",),
     "selection": ("selection.name",),
     "weighting": ("plan.weighting",),
@@ -57,10 +58,15 @@ KEYS = {
 }
 # The sections with the options of components whose kind has another name.
 _SECTIONS = {
+    "channels": "radio",
     "schemes": "plan",
     "objectives": "objective",
     "steps": "aggregation",
     **dict.fromkeys(("loops", "optimisers", "schedules", "augmentations"), "train"),
+}
+# Settings without which a kind of component has nothing to do.
+_BESIDE: dict[str, dict[str, Any]] = {
+    "channels": {"radio.fading": "rayleigh", "radio.num_antennas": 2, "radio.shadowing_std_db": 6.0}
 }
 _TIGHT_S, _LOOSE_S = 0.0003, 1.0
 _SMALL: dict[str, Any] = {
@@ -147,7 +153,7 @@ class Subject:
         return dict.fromkeys(KEYS[self.kind], self.name)
 
     def scenario(self, changes: Mapping[str, Any] | None = None, *, deadline_s: float = _TIGHT_S) -> Scenario:
-        values = {**_SMALL, "plan.deadline_s": deadline_s, **self.choice}
+        values = {**_SMALL, "plan.deadline_s": deadline_s, **_BESIDE.get(self.kind, {}), **self.choice}
         return Scenario().with_values(values).with_values(changes or {})
 
     @property
@@ -294,6 +300,31 @@ def _lost_devices(subject: Subject) -> tuple[bool, str] | None:
     )
 
 
+def _links(subject: Subject) -> tuple[bool, str] | None:
+    """Checks the gains and rates of a channel: computed twice, and for another method, they are the same."""
+    if subject.kind != "channels":
+        return None
+    ours, again, others = (_gains_and_rates(subject, method) for method in (None, None, "hierfavg"))
+    if least := min(0.0, *(float(array.min()) for array in ours)):
+        return False, f"the smallest gain or rate is {least:g}"
+    for what, seen in (("a second time", again), ("for method hierfavg", others)):
+        if not all(np.array_equal(one, other) for one, other in zip(ours, seen, strict=True)):
+            return False, f"gains or rates computed {what} differ"
+    return True, f"gains and the rates of {len(ours) - 2} edge rounds are the same"
+
+
+def _gains_and_rates(subject: Subject, method: str | None) -> list[Array]:
+    """Returns large-scale gains to own and all stations, then the rates of three edge rounds."""
+    experiment = Experiment.of(subject.scenario({} if method is None else {"method": method}), dataset=points())
+    stations, edges = experiment.stations, np.arange(experiment.network.num_edges)
+    values, view = experiment.initial_state().values, experiment.stations.view(0)
+    found = [view.own_gain, view.gains()]
+    for round_index in range(3):
+        served, values = stations.served(values, round_index, starts=True)
+        found.append(stations.candidates(served, edges, round_index, {}, values).full_band_rate_bps)
+    return found
+
+
 def _masks(subject: Subject) -> tuple[bool, str] | None:
     """Checks that no forward pass of a training loop sees a pruned or frozen weight moved.
 
@@ -349,6 +380,7 @@ _RULES: dict[str, Callable[[Subject], tuple[bool, str] | None]] = {
     "a training loop computes inside its mask": _masks,
     "state only in slots": _slot_names,
     "a device that did not arrive leaves no trace": _lost_devices,
+    "gains at least 0, the same for every method": _links,
 }
 
 

@@ -11,6 +11,7 @@ and leaves this module as a linear gain.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -21,8 +22,10 @@ from airprune.checks import FloatArray, quantity, whole_number
 from airprune.errors import InvalidValue, UnknownName
 from airprune.randomness import rng_for
 from airprune.units import db_to_ratio, dbm_to_watt
+from airprune.wireless.mcs import mcs_rate_bps, mcs_snr
 from airprune.wireless.network import Network
 from airprune.wireless.path_loss import ENVIRONMENT_HEIGHT_M, PATH_LOSS
+from airprune.wireless.slice_noise import slice_rate_bps
 
 PAPER_BANDWIDTH_HZ = 20e6
 PAPER_TRANSMIT_POWER_W = dbm_to_watt(28.0)
@@ -33,6 +36,7 @@ RECEIVE_POWER_W = 0.33  # ESP32: 100 mA at 3.3 V while it receives 802.11b/g/n (
 MAX_BITS_PER_HZ = 100.0
 
 _FADINGS = ("none", "rayleigh", "rician")
+_RATES = ("shannon", "nr-mcs")
 _DOWNLINKS = ("none", "broadcast", "unicast")
 
 
@@ -45,9 +49,10 @@ class Radio:
       transmit_power_w: p_n.
       noise_power_w: sigma^2 over the whole band; the paper's -110 dBm if no noise is given.
       noise_density_w_per_hz: instead of noise_power_w: sigma^2 = density · B · noise_figure. The full B
-        even for a device with a small share, so that the rate stays linear in the share as in Eq. (10);
-        physically, a narrower slice at the same power would see less noise.
+        even for a device with a small share, so that the rate stays linear in the share as in Eq. (10), unless
+        slice_noise is set.
       noise_figure: of the receiver, a plain ratio >= 1.
+      slice_noise: whether a device puts its whole power on its slice, which sees the noise of that slice alone.
       path_loss: a name in PATH_LOSS.
       carrier_hz, base_height_m, device_height_m: read by the TR 38.901 models; base_height_m None takes
         the model's own.
@@ -55,6 +60,11 @@ class Radio:
       fading: "none", "rayleigh" or "rician".
       rician_k: power of the direct path over that of all others, a plain ratio; TR 38.901's mean is 9 dB.
       num_antennas: M at the station, combined by maximum ratio.
+      reuse: edges whose numbers differ by a multiple of it use the same bandwidth, and their devices interfere; None:
+        no two do.
+      csi_correlation: c of the scattered part of a channel with what plans know of it; 1: they know the fading of
+        their round exactly. See `csi`.
+      rate: "shannon" as in Eq. (10), or "nr-mcs": see `mcs`.
       downlink: "none" if models reach the devices in no time and for free; "broadcast" if a station sends one model for
         all of its devices; "unicast" if it sends each device its own.
       station_power_w: p of a station; None takes that of the devices.
@@ -67,6 +77,7 @@ class Radio:
     noise_power_w: float | None = None
     noise_density_w_per_hz: float | None = None
     noise_figure: float = 1.0
+    slice_noise: bool = False
     path_loss: str = "log-distance"
     carrier_hz: float = 3.5e9
     base_height_m: float | None = None
@@ -75,6 +86,9 @@ class Radio:
     fading: Literal["none", "rayleigh", "rician"] = "none"
     rician_k: float = db_to_ratio(9.0)
     num_antennas: int = 1
+    reuse: int | None = None
+    csi_correlation: float = 1.0
+    rate: Literal["shannon", "nr-mcs"] = "shannon"
     downlink: Literal["none", "broadcast", "unicast"] = "none"
     station_power_w: float | None = None
     receive_power_w: float = RECEIVE_POWER_W
@@ -109,12 +123,37 @@ class Radio:
             raise UnknownName("Radio.fading", self.fading, _FADINGS)
         quantity("Radio.rician_k", self.rician_k, at_least=0.0, way_out="A plain ratio, not dB")
         whole_number("Radio.num_antennas", self.num_antennas, at_least=1)
+        quantity("Radio.csi_correlation", self.csi_correlation, at_least=0.0, at_most=1.0)
+        if self.reuse is not None:
+            whole_number("Radio.reuse", self.reuse, at_least=1)
+            if not self.knows_fading:
+                rule = "must be 1 with a reuse: plans with interference know the fading of their round"
+                raise InvalidValue("Radio.csi_correlation", rule, self.csi_correlation)
+        if self.rate not in _RATES:
+            raise UnknownName("Radio.rate", self.rate, _RATES)
+        if self.rate != "shannon" and self.slice_noise:
+            raise InvalidValue(
+                "Radio.slice_noise",
+                'must be False with rate "nr-mcs", whose steps no plan of slices can use exactly',
+                True,
+                'Give rate = "shannon"',
+            )
         if self.downlink not in _DOWNLINKS:
             raise UnknownName("Radio.downlink", self.downlink, _DOWNLINKS)
         if self.station_power_w is not None:
             quantity("Radio.station_power_w", self.station_power_w, above=0.0)
         quantity("Radio.receive_power_w", self.receive_power_w, at_least=0.0)
         quantity("Radio.amplifier_efficiency", self.amplifier_efficiency, above=0.0, at_most=1.0)
+
+    @property
+    def slice_bandwidth_hz(self) -> float | None:
+        """B where noise is that of a device's slice; None where rates are linear in the share."""
+        return self.bandwidth_hz if self.slice_noise else None
+
+    @property
+    def knows_fading(self) -> bool:
+        """True if plans know the fading of their round exactly."""
+        return self.fading == "none" or self.csi_correlation == 1.0
 
     @property
     def charges_downlink(self) -> bool:
@@ -132,6 +171,29 @@ class Radio:
         if self.noise_density_w_per_hz is not None:
             return self.noise_density_w_per_hz * self.bandwidth_hz * self.noise_figure
         return PAPER_NOISE_POWER_W if self.noise_power_w is None else self.noise_power_w
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Links:
+    """Some links between devices and stations, as a path loss sees them.
+
+    Attributes:
+      distance_m: ground distance of each.  [num_links]
+      seed, key: address of their random numbers; another key is another set of links, sampled independently.
+    """
+
+    distance_m: FloatArray
+    radio: Radio
+    seed: int
+    key: tuple[int, ...] = ()
+
+    def rng(self, stream: str) -> np.random.Generator:
+        """Returns a random stream of these links."""
+        return rng_for(self.seed, stream, *self.key)
+
+
+LinkGain = Callable[[Links], FloatArray]
+"""Large-scale gains of links."""
 
 
 def path_loss_db(distance_m: ArrayLike, radio: Radio, *, line_of_sight: ArrayLike | None = None) -> FloatArray:
@@ -158,15 +220,32 @@ def has_line_of_sight(
     return rng_for(seed, "line-of-sight", *key).random(distance.shape) < chance
 
 
-def large_scale_gain(network: Network, radio: Radio, *, seed: int) -> FloatArray:
-    """10^(-(PL + X)/10), X ~ Normal(0, shadowing_std^2) dB: fixed for a run.  [num_devices]
+def link_gain(links: Links) -> FloatArray:
+    """10^(-(PL + X)/10), X ~ Normal(0, shadowing_std^2) dB: fixed for a run.  [num_links]
 
     Shadowing is sampled per device, independent of the distance: a network and its flat() have the
-    same. Its linear mean is above 1, exp((std ln10/10)^2 / 2), as usual for log-normal shadowing. Where the network has
-    measured SNRs, the gain is what makes them, SNR sigma^2 / p: a measurement has its path loss and shadowing in it.
-    Likewise of measured rates, SNR = (2^(r/B) - 1) / M: without fading, `full_band_rates` gives them back.
+    same. Its linear mean is above 1, exp((std ln10/10)^2 / 2), as usual for log-normal shadowing.
+    """
+    radio, distance = links.radio, links.distance_m
+    visible = has_line_of_sight(distance, radio, seed=links.seed, key=links.key)
+    std_db = np.where(visible, *PATH_LOSS[radio.path_loss].shadowing_std_db)
+    if radio.shadowing_std_db is not None:
+        std_db = np.full(distance.shape, float(radio.shadowing_std_db))
+    shadowing_db = std_db * links.rng("shadowing").standard_normal(distance.shape)
+    return db_to_ratio(-path_loss_db(distance, radio, line_of_sight=visible) - shadowing_db)
+
+
+def large_scale_gain(network: Network, radio: Radio, *, seed: int, gain_of: LinkGain = link_gain) -> FloatArray:
+    """The large-scale gain of every device to its station, `gain_of` its link: fixed for a run.  [num_devices]
+
+    Where the network has measured SNRs, the gain is what makes them, SNR sigma^2 / p: a measurement has its path loss
+    and shadowing in it. Likewise of measured rates, SNR = (2^(r/B) - 1) / M: without fading, `full_band_rates` gives
+    them back.
     """
     if network.full_band_rate_bps is not None:
+        if radio.rate != "shannon":
+            rule, way_out = "must be shannon with measured rates, which have their MCS in them", "Or give snr_db"
+            raise InvalidValue("Radio.rate", rule, radio.rate, way_out)
         bits_per_hz = quantity(
             "Network.full_band_rate_bps / Radio.bandwidth_hz",
             network.full_band_rate_bps / radio.bandwidth_hz,
@@ -177,10 +256,10 @@ def large_scale_gain(network: Network, radio: Radio, *, seed: int) -> FloatArray
         return ratio * (radio.band_noise_w / radio.transmit_power_w)
     if network.link_snr is not None:
         return network.link_snr * (radio.band_noise_w / radio.transmit_power_w)
-    return _link_gain(network.link_distance_m, radio, seed=seed)
+    return gain_of(Links(distance_m=network.link_distance_m, radio=radio, seed=seed))
 
 
-def gains_to_stations(network: Network, radio: Radio, *, seed: int) -> FloatArray:
+def gains_to_stations(network: Network, radio: Radio, *, seed: int, gain_of: LinkGain = link_gain) -> FloatArray:
     """The large-scale gain of every device to every station.  [num_devices, num_edges]
 
     The column of the station that serves a device in `network` is `large_scale_gain` to the bit. Each other link has
@@ -188,7 +267,7 @@ def gains_to_stations(network: Network, radio: Radio, *, seed: int) -> FloatArra
     Devices that change their station take their gains from the table of the network as it was placed: calling
     `large_scale_gain` after the move would sample the new link again. A flat network has the cloud's one column.
     """
-    served = large_scale_gain(network, radio, seed=seed)
+    served = large_scale_gain(network, radio, seed=seed, gain_of=gain_of)
     if network.has_measured_links:
         raise InvalidValue(
             "Network.link_snr",
@@ -201,18 +280,9 @@ def gains_to_stations(network: Network, radio: Radio, *, seed: int) -> FloatArra
     gains = np.empty((network.num_devices, network.num_edges))
     for k, station in enumerate(network.edge_position_m):
         distance = np.hypot(*(network.device_position_m - station).T)
-        gains[:, k] = _link_gain(distance, radio, seed=seed, key=(k + 1,))
+        gains[:, k] = gain_of(Links(distance_m=distance, radio=radio, seed=seed, key=(k + 1,)))
     gains[np.arange(network.num_devices), network.edge] = served
     return gains
-
-
-def _link_gain(distance: FloatArray, radio: Radio, *, seed: int, key: tuple[int, ...] = ()) -> FloatArray:
-    visible = has_line_of_sight(distance, radio, seed=seed, key=key)
-    std_db = np.where(visible, *PATH_LOSS[radio.path_loss].shadowing_std_db)
-    if radio.shadowing_std_db is not None:
-        std_db = np.full(distance.shape, float(radio.shadowing_std_db))
-    shadowing_db = std_db * rng_for(seed, "shadowing", *key).standard_normal(distance.shape)
-    return db_to_ratio(-path_loss_db(distance, radio, line_of_sight=visible) - shadowing_db)
 
 
 def small_scale_gain(
@@ -220,30 +290,41 @@ def small_scale_gain(
 ) -> FloatArray:
     """sum_m |h_m|^2 over M antennas after maximum-ratio combining, mean M.  [num_devices]
 
-    h = sqrt(K/(K+1)) + sqrt(1/(K+1)) CN(0, 1), independent per antenna, constant within an edge round
-    (block fading). Rayleigh is K = 0, which makes the sum Gamma(M, 1); "none" is K = inf, exactly M.
-    The direct path's phase is omitted since |h|^2 does not see it. `key` names another channel of the same devices.
+    Constant within an edge round (block fading). Rayleigh makes the sum Gamma(M, 1); "none" is exactly M.
+    `key` names another channel of the same devices.
     """
     num_devices = whole_number("small_scale_gain.num_devices", num_devices)
     round_index = whole_number("small_scale_gain.round_index", round_index)
     if radio.fading == "none":
         return np.full(num_devices, float(radio.num_antennas))
-    k = radio.rician_k if radio.fading == "rician" else 0.0
-    # Device by device, so that a device's numbers do not depend on how many follow.
-    parts = rng_for(seed, "fading", round_index, *key).standard_normal((num_devices, radio.num_antennas, 2))
-    parts *= np.sqrt(0.5 / (k + 1.0))
-    parts[:, :, 0] += np.sqrt(k / (k + 1.0))
-    return np.sum(parts**2, axis=(1, 2))
+    return np.sum(
+        amplitudes(diffuse_parts(num_devices, radio, rng_for(seed, "fading", round_index, *key)), radio) ** 2,
+        axis=(1, 2),
+    )
 
 
-def block_gains(num_devices: int, num_blocks: int, radio: Radio, *, seed: int, round_index: int) -> FloatArray:
-    """The small-scale gain of every device in every block of the band: independent, and all equal without fading.
+def diffuse_parts(num_devices: int, radio: Radio, rng: np.random.Generator) -> FloatArray:
+    """sqrt(2) times the real and imaginary parts of CN(0, 1), independent per antenna.  [num_devices, M, 2]
 
-    [num_devices, num_blocks]; the first blocks do not depend on how many follow.
+    Device by device, so that a device's numbers do not depend on how many follow.
     """
-    blocks = range(1, num_blocks + 1)
-    sampled = [small_scale_gain(num_devices, radio, seed=seed, round_index=round_index, key=(s,)) for s in blocks]
-    return np.stack(sampled, axis=1)
+    return rng.standard_normal((num_devices, radio.num_antennas, 2))
+
+
+def amplitudes(diffuse: FloatArray, radio: Radio) -> FloatArray:
+    """h = sqrt(K/(K+1)) + sqrt(1/(K+1)) CN(0, 1), as real and imaginary parts; Rayleigh is K = 0.  [num_devices, M, 2]
+
+    The direct path's phase is omitted since |h|^2 does not see it.
+    """
+    k = rician_k(radio)
+    parts = diffuse * np.sqrt(0.5 / (k + 1.0))
+    parts[:, :, 0] += np.sqrt(k / (k + 1.0))
+    return parts
+
+
+def rician_k(radio: Radio) -> float:
+    """K of the fading; 0 for Rayleigh."""
+    return radio.rician_k if radio.fading == "rician" else 0.0
 
 
 def snr(gain: ArrayLike, radio: Radio) -> FloatArray:
@@ -258,8 +339,25 @@ def full_band_rate_bps(snr_ratio: ArrayLike, bandwidth_hz: ArrayLike) -> FloatAr
     return band * (np.log1p(ratio) / np.log(2.0))
 
 
-def uplink_rate_bps(share: ArrayLike, full_band_rate_bps: ArrayLike) -> FloatArray:
-    """R_n = b_n r_n, Eq. (10): linear in the share. Takes any share, as the formulas of `latency` do."""
+def rate_at_snr_bps(snr_ratio: ArrayLike, radio: Radio) -> FloatArray:
+    """r_n at an SNR, by the radio's `rate`."""
+    if radio.rate == "nr-mcs":
+        ratio = quantity("rate_at_snr_bps.snr_ratio", snr_ratio, at_least=0.0, way_out="A plain ratio, not dB")
+        return mcs_rate_bps(ratio, radio.bandwidth_hz)
+    return full_band_rate_bps(snr_ratio, radio.bandwidth_hz)
+
+
+def uplink_rate_bps(
+    share: ArrayLike, full_band_rate_bps: ArrayLike, slice_bandwidth_hz: ArrayLike | None = None
+) -> FloatArray:
+    """R_n = b_n r_n, Eq. (10): linear in the share. Takes any share, as the formulas of `latency` do.
+
+    With `slice_bandwidth_hz`, B, it is b_n B log2(1 + SNR_n / b_n): see `slice_noise`.
+    """
+    if slice_bandwidth_hz is not None:
+        return slice_rate_bps(
+            *(np.asarray(x, dtype=np.float64) for x in (share, full_band_rate_bps, slice_bandwidth_hz))
+        )
     return np.asarray(share, dtype=np.float64) * np.asarray(full_band_rate_bps, dtype=np.float64)
 
 
@@ -267,12 +365,16 @@ def downlink_rate_bps(full_band_rate_bps: ArrayLike, radio: Radio) -> FloatArray
     """B log2(1 + g_n p / sigma^2) of the station's power p, from r_n of Eq. (10) at the device's power p_n.
 
     g_n p_n / sigma^2 = 2^(r_n / B) - 1. The channel is reciprocal: the same gain and fading both ways, the station's M
-    antennas beamform as they combine, and the device's receiver has the station's noise.
+    antennas beamform as they combine, and the device's receiver has the station's noise. With MCS, of the least SNR
+    that the uplink's MCS needs.
     """
     rate = quantity("downlink_rate_bps.full_band_rate_bps", full_band_rate_bps, at_least=0.0)
     if radio.station_power_w is None:
         return rate
-    ratio = np.expm1(rate / radio.bandwidth_hz * np.log(2.0)) * (radio.station_power_w / radio.transmit_power_w)
+    more = radio.station_power_w / radio.transmit_power_w
+    if radio.rate == "nr-mcs":
+        return mcs_rate_bps(mcs_snr(rate, radio.bandwidth_hz) * more, radio.bandwidth_hz)
+    ratio = np.expm1(rate / radio.bandwidth_hz * np.log(2.0)) * more
     return radio.bandwidth_hz * (np.log1p(ratio) / np.log(2.0))
 
 
@@ -280,4 +382,4 @@ def full_band_rates(network: Network, radio: Radio, *, seed: int, round_index: i
     """r_n of every device in one edge round: all of this module in one call.  [num_devices]"""
     gain = large_scale_gain(network, radio, seed=seed)
     gain = gain * small_scale_gain(network.num_devices, radio, seed=seed, round_index=round_index)
-    return full_band_rate_bps(snr(gain, radio), radio.bandwidth_hz)
+    return rate_at_snr_bps(snr(gain, radio), radio)

@@ -72,7 +72,7 @@ class Beat(_message.Message):
     IS_ANSWER_FIELD_NUMBER: _ClassVar[int]
     number: int
     is_answer: bool
-    def __init__(self, number: _Optional[int] = ..., is_answer: _Optional[bool] = ...) -> None: ...
+    def __init__(self, number: _Optional[int] = ..., is_answer: bool = ...) -> None: ...
 
 class Chunk(_message.Message):
     __slots__ = ("data",)
@@ -176,7 +176,7 @@ class Refusal(_message.Message):
     IS_FINAL_FIELD_NUMBER: _ClassVar[int]
     reason: str
     is_final: bool
-    def __init__(self, reason: _Optional[str] = ..., is_final: _Optional[bool] = ...) -> None: ...
+    def __init__(self, reason: _Optional[str] = ..., is_final: bool = ...) -> None: ...
 
 class Measured(_message.Message):
     __slots__ = ("seconds_per_sample", "num_samples", "kernel", "machine", "num_more", "parts", "run", "trouble")
@@ -278,7 +278,7 @@ class EdgeRound(_message.Message):
     chunk_sizes: _containers.RepeatedScalarFieldContainer[int]
     grace_s: float
     probes: _containers.RepeatedCompositeFieldContainer[Probe]
-    def __init__(self, run: _Optional[str] = ..., global_round: _Optional[int] = ..., edge_round: _Optional[int] = ..., round_index: _Optional[int] = ..., learning_rate: _Optional[float] = ..., deadline_s: _Optional[float] = ..., model_digest: _Optional[str] = ..., sends_model: _Optional[bool] = ..., served_weight: _Optional[float] = ..., orders: _Optional[_Iterable[_Union[DeviceOrders, _Mapping]]] = ..., chunk_sizes: _Optional[_Iterable[int]] = ..., grace_s: _Optional[float] = ..., probes: _Optional[_Iterable[_Union[Probe, _Mapping]]] = ...) -> None: ...
+    def __init__(self, run: _Optional[str] = ..., global_round: _Optional[int] = ..., edge_round: _Optional[int] = ..., round_index: _Optional[int] = ..., learning_rate: _Optional[float] = ..., deadline_s: _Optional[float] = ..., model_digest: _Optional[str] = ..., sends_model: bool = ..., served_weight: _Optional[float] = ..., orders: _Optional[_Iterable[_Union[DeviceOrders, _Mapping]]] = ..., chunk_sizes: _Optional[_Iterable[int]] = ..., grace_s: _Optional[float] = ..., probes: _Optional[_Iterable[_Union[Probe, _Mapping]]] = ...) -> None: ...
 
 class Outcome(_message.Message):
     __slots__ = ("device", "fate", "reason", "arrived_s", "compute_s", "uplink_s", "bytes", "rtt_s", "digest", "started_s")

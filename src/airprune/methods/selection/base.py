@@ -11,7 +11,7 @@ from functools import cached_property
 import numpy as np
 
 from airprune.components.component import Array, LocalComponent
-from airprune.planning import MeasuredWork, Plan
+from airprune.planning import Interference, MeasuredWork, Plan
 from airprune.planning.edges import EdgeGroups
 
 
@@ -28,6 +28,9 @@ class Candidates:
       memory: the slots of the selection, the weighting and the scheme; read-only.
       block_rates_bps: (devices, number of blocks) → their full-band rates with the gain of each block of the band,
         for schemes that assign blocks.  [num_devices, num_blocks]
+      true_rates_bps: some of these devices → the rates that their links have, where those that are planned with are
+        estimates; None: they are exact.
+      interference: some of these devices → their links to other stations of the same bandwidth; None: there is none.
       plans_work: True if local steps and trained parts are planned.
       device_names, edge_names: of the whole network by their numbers, for people; empty: the numbers.
       work: times of their work, where real devices have measured them.
@@ -41,6 +44,8 @@ class Candidates:
     rng: np.random.Generator
     memory: Mapping[str, Array] = field(default_factory=dict)
     block_rates_bps: Callable[[Array, int], Array] | None = None
+    true_rates_bps: Callable[[Array], Array] | None = None
+    interference: Callable[[Array], Interference] | None = None
     plans_work: bool = False
     device_names: Sequence[str] = ()
     edge_names: Sequence[str] = ()
@@ -50,6 +55,10 @@ class Candidates:
     def full_band_rate_bps(self) -> Array:
         """r_n of all of them.  [num_candidates]"""
         return self.rates_bps(self.device)
+
+    def link_rates_bps(self, device: Array) -> Array:
+        """r_n of some of these devices as their links have it, whatever plans know."""
+        return self.rates_bps(device) if self.true_rates_bps is None else self.true_rates_bps(device)
 
 
 def known_rates(device: Array, rate_bps: Array) -> Callable[[Array], Array]:

@@ -9,11 +9,12 @@ from typing import Any, ClassVar
 import numpy as np
 
 from airprune.components.component import Component
+from airprune.errors import InvalidValue
+from airprune.planning.interference import plan_with_interference
 from airprune.planning.limits import limits_of
 from airprune.planning.plan import DEADLINE_TOLERANCE, Plan, Status
 from airprune.planning.problem import PlanProblem
-from airprune.planning.tradeoff import latency_s, share_for_weights
-from airprune.wireless.channel import uplink_rate_bps
+from airprune.planning.tradeoff import latency_s, rate_of_share, share_for_weights
 from airprune.wireless.latency import device_latency_s
 
 Array = np.ndarray
@@ -25,15 +26,19 @@ class Scheme(Component):
     Attributes:
       adapts: whether its plans meet the deadline; a baseline that does not adapt may be `late`.
       needs_limits: whether it chooses clock and power, and so needs `PlanProblem.limits`.
+      takes_slices: whether it plans where rates are not linear in the share, `PlanProblem.slice_bandwidth_hz`.
       chooses_codes: whether it chooses compression levels from `PlanProblem.ladder`, if there is one.
       fits_codes: whether it takes the largest of `PlanProblem.codes` that fits, if there are any.
+      chooses_sizes: whether it chooses sub-models from `PlanProblem.sizes`, if there are any.
       chooses_work: whether it chooses trained parts and local steps from `PlanProblem.work`, if there is one.
     """
 
     adapts: ClassVar[bool] = True
     needs_limits: ClassVar[bool] = False
+    takes_slices: ClassVar[bool] = False
     chooses_codes: ClassVar[bool] = False
     fits_codes: ClassVar[bool] = False
+    chooses_sizes: ClassVar[bool] = False
     chooses_work: ClassVar[bool] = False
 
     @classmethod
@@ -43,6 +48,15 @@ class Scheme(Component):
     @abstractmethod
     def allocate(self, problem: PlanProblem) -> Allocation:
         """Returns the shares and ratios of every device."""
+
+    def best_deadline_s(self, problem: PlanProblem, beside_s: Array | float = 0.0) -> float | None:
+        """Returns the deadline of a round with `plan.deadline_s = "auto"`; None: as its compression levels say.
+
+        Args:
+          problem: devices without uplink are ignored.
+          beside_s: what a round takes at each device's edge beside its latency.  [num_devices] or a number
+        """
+        return None
 
     def blocks(self, num_devices: int) -> int | None:
         """Returns the number of bandwidth blocks of an edge with so many devices; None: shared without blocks."""
@@ -57,6 +71,18 @@ class Scheme(Component):
         """Returns the scheme's plan; on edges that failed, shares and ratios are NaN."""
         if self.needs_limits:
             limits_of(problem)
+        if problem.slice_bandwidth_hz is not None and not self.takes_slices:
+            raise InvalidValue(
+                "radio.slice_noise",
+                f"must be false with scheme {self.name!r}, which needs rates that are linear in the share",
+                True,
+                'Use plan.scheme = "optimal", "min-max", "min-max-time", "equal-resolved" or "no-pruning"',
+            )
+        if problem.interference is not None:
+            if self.needs_limits or problem.block_rate_bps is not None:
+                rule = f"must be none with scheme {self.name!r}, which chooses powers or blocks"
+                raise InvalidValue("radio.reuse", rule, "interference", 'Use plan.scheme = "optimal" or another one')
+            return plan_with_interference(problem, self.plan)
         return self.planned(problem, self.allocate(problem))
 
     def planned(self, problem: PlanProblem, allocation: Allocation) -> Plan:
@@ -150,7 +176,7 @@ def equal_share_latency_s(problem: PlanProblem, weights: Array) -> Array:
     latency = device_latency_s(
         weights,
         seconds_per_weight=problem.seconds_per_weight,
-        rate_bps=uplink_rate_bps(equal_shares(problem), problem.full_band_rate_bps),
+        rate_bps=rate_of_share(problem, equal_shares(problem)),
         bits_per_weight=problem.bits_per_weight,
         fixed_bits=problem.fixed_bits,
         extra_seconds=problem.extra_seconds,

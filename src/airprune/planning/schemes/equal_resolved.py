@@ -23,6 +23,7 @@ class EqualResolved(Scheme):
 
     name = "equal-resolved"
     summary = "equal shares; each pruning ratio the smallest that meets the deadline with its share"
+    takes_slices = True
 
     def allocate(self, problem: PlanProblem) -> Allocation:
         """Sets b = 1/N_k, then the smallest ρ that meets the deadline, Eq. (31)."""

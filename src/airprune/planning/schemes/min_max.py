@@ -9,7 +9,7 @@ import numpy as np
 from airprune.planning.feasibility import min_deadline_s
 from airprune.planning.problem import PlanProblem
 from airprune.planning.schemes.base import Allocation, Scheme, status_of_box
-from airprune.planning.tradeoff import share_for_weights
+from airprune.planning.tradeoff import rate_slope, share_for_weights
 from airprune.wireless.latency import kept_weights
 
 Array = np.ndarray
@@ -20,6 +20,7 @@ class MinMax(Scheme):
 
     name = "min-max"
     summary = "fairest: the largest pruning ratio of each edge is as small as possible"
+    takes_slices = True
 
     def allocate(self, problem: PlanProblem) -> Allocation:
         """Gives all devices of an edge one common ratio t, each within its own bounds: ρ = clip(t, ρ_min, ρ_max).
@@ -30,11 +31,12 @@ class MinMax(Scheme):
         groups = problem.groups
         common = _smallest_common(problem)
         ratio = _ratio(problem, common)
+        share = share_for_weights(problem, _weights(problem, ratio))
         return Allocation(
-            share=share_for_weights(problem, _weights(problem, ratio)),
+            share=share,
             ratio=ratio,
             status=status_of_box(problem, share_for_weights(problem, problem.smallest_model_weights)),
-            shadow_price=_price(problem, ratio, groups.spread(common)),
+            shadow_price=_price(problem, share, ratio, groups.spread(common)),
             min_deadline_s=min_deadline_s(problem),
         )
 
@@ -79,13 +81,13 @@ def _excess(problem: PlanProblem, common: Array) -> Array:
     return problem.groups.sum(share_for_weights(problem, _weights(problem, _ratio(problem, common)))) - 1.0
 
 
-def _price(problem: PlanProblem, ratio: Array, common: Array) -> Array:
-    """Returns 1 / Σ db/dκ over the devices that follow t; db/dκ = W_fully (q̂ D + a e) / (r (D − a W)²)."""
+def _price(problem: PlanProblem, share: Array, ratio: Array, common: Array) -> Array:
+    """Returns 1 / Σ db/dκ over the devices that follow t; db/dκ = W_fully (q̂ D + a e) / (R' (D − a W)²)."""
     left_s = problem.time_for_weights_s - problem.seconds_per_weight * _weights(problem, ratio)
     with np.errstate(divide="ignore", invalid="ignore"):
         cost = problem.bits_per_weight * problem.fc_weights * problem.time_for_weights_s
         cost = cost + problem.fc_weights * problem.seconds_per_weight * problem.fixed_bits
-        cost = cost / (problem.full_band_rate_bps * left_s**2)
+        cost = cost / (rate_slope(problem, share) * left_s**2)
     follows = (ratio == common) & (common > 0.0)
     total = problem.groups.sum(np.where(follows & np.isfinite(cost), cost, 0.0))
     return np.where(total > 0.0, 1.0 / np.where(total > 0.0, total, 1.0), 0.0)

@@ -20,6 +20,7 @@ class MinMaxTime(Scheme):
 
     name = "min-max-time"
     summary = "whole models; shares with which all devices of an edge arrive together, as soon as possible"
+    takes_slices = True
     adapts = False
 
     def allocate(self, problem: PlanProblem) -> Allocation:

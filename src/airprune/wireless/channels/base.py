@@ -1,0 +1,86 @@
+"""The base class of channels: the gains of links, their fading in an edge round, and the rates that follow.
+
+    links ─► large_scale   gain, fixed for a run
+    round ─► small_scale   fading of the round, new in each
+    SNR = gain · fading · p / sigma^2 ─► rate_bps   r_n, over the whole bandwidth
+
+A channel belongs to the environment: it sees neither the method nor its plans, so all methods meet the same links and
+the same fading. Its random numbers come from the streams of what it sees, addressed by seed and round.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from airprune.checks import FloatArray
+from airprune.components.component import Component, Values
+from airprune.randomness import rng_for
+from airprune.wireless.channel import Links, Radio, snr
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class FadingView:
+    """One edge round as the fading sees it.
+
+    Attributes:
+      num_devices: of the network; a device's fading does not depend on how many follow it.
+      round_index: edge rounds since the start of the run.
+      seed, block: address of the random numbers; another block of the bandwidth fades independently.
+      on_time: probability with which plans are to hold; None: they count on the mean.
+    """
+
+    num_devices: int
+    radio: Radio
+    seed: int
+    round_index: int
+    block: int | None = None
+    on_time: float | None = None
+
+    def rng(self, stream: str) -> np.random.Generator:
+        """Returns a random stream of this round."""
+        return rng_for(self.seed, stream, self.round_index, *(() if self.block is None else (self.block,)))
+
+
+class Channel(Component):
+    """One channel between devices and stations. To change one part alone, derive from `BlockFading`."""
+
+    @abstractmethod
+    def large_scale(self, links: Links) -> FloatArray:
+        """Returns the gain of each link, >= 0: fixed for a run.  [num_links]"""
+
+    @abstractmethod
+    def small_scale(self, view: FadingView, values: Values) -> tuple[FloatArray, Values]:
+        """Returns (the gain of each device's fading in this round, >= 0; the slots as they are from now on).
+
+        A channel with slots is called once for every edge round, in their order. Of a block of the bandwidth, the slots
+        are not kept.  [num_devices]
+        """
+
+    def known(self, view: FadingView, values: Values) -> FloatArray | None:
+        """Returns the fading that plans count on, in place of the true one; None: they know that.
+
+        Args:
+          values: with the slots that `small_scale` returned for this round.
+        """
+        return None
+
+    @abstractmethod
+    def rate_bps(self, snr_ratio: FloatArray, radio: Radio) -> FloatArray:
+        """Returns r_n, the rate over the whole bandwidth at this SNR, never falling with it."""
+
+
+def block_gains(channel: Channel, view: FadingView, num_blocks: int, values: Values | None = None) -> FloatArray:
+    """The fading of every device in every block of the bandwidth, independent of each other.
+
+    [num_devices, num_blocks]; the first blocks do not depend on how many follow.
+    """
+    blocks = (replace(view, block=block) for block in range(1, num_blocks + 1))
+    return np.stack([channel.small_scale(block, values or {})[0] for block in blocks], axis=1)
+
+
+def link_rates_bps(channel: Channel, gain: FloatArray, fading: FloatArray | float, radio: Radio) -> FloatArray:
+    """r_n of links with these gains."""
+    return channel.rate_bps(snr(gain * fading, radio), radio)
