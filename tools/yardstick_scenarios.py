@@ -265,6 +265,11 @@ METHODS: dict[str, dict[str, Any]] = {
     "fedprox-steps": SHORT,
     "timelyfl": SHORT,
     "cocofl": SHORT,
+    "adaptive-ranks": SHORT,
+    "fedit": {},
+    "hetlora": {},
+    "ffa-lora": {},
+    "rolora": {},
     "fjord": {},
     "fjord-fc": {},
     "fjord-kd": {},
@@ -280,6 +285,12 @@ METHODS: dict[str, dict[str, Any]] = {
     "fedavgm": {},
     "fedadam": {},
     "fednova": {"data.size_spread": 0.8, "train.momentum": 0.9},
+    "norm-clip": {},
+    "trimmed-mean": {},
+    "median": {},
+    "krum": {},
+    "multi-krum": {},
+    "geometric-median": {},
     "fp32": {},
     "bf16": {},
     "fixed-16": {},
@@ -491,6 +502,14 @@ _SETTINGS: dict[str, Case] = {
     "privacy-scaffold": Case({"method": "scaffold", "privacy.clip_norm": 0.2}),
     "privacy-mem-sgd": Case({"method": "mem-sgd", **SHORT, "privacy.clip_norm": 0.2, "privacy.noise_multiplier": 0.01}),
     "min-contributors": Case({"aggregation.min_contributors": 2}),
+    **{
+        f"attack-{kind}": Case({"attack.kind": kind, "attack.share": 0.4, "aggregation.rollback": 5.0, **EVENTS})
+        for kind in ("sign-flip", "noise", "scaled", "label-flip", "free-rider", "colluding")
+    },
+    "attack-robust-masks": Case(
+        {"attack.kind": "scaled", "aggregation.edge": "geometric-median", "aggregation.cloud": "trimmed-mean"}
+    ),
+    "rollback": Case({"aggregation.rollback": 10.0}),
     "min-contributors-shared": Case({"aggregation.min_contributors": 3, "masking.name": "feddrop", **EVENTS}),
     "fill-edge-step": Case({**STEPS, "aggregation.edge": "fill", **EVENTS}),
     "predicted-adam": Case({"method": "frozen-pruning", "aggregation.cloud_step": "adam", **EVENTS}),
@@ -528,6 +547,8 @@ _FEW = {
     "rounds.edge_rounds": 2,
     "engine.name": "serial",
 }
+# A role for each device.
+SIX_ROLES = {"network.num_edges": 2, "network.devices_per_edge": 3, "data.owners": 6}
 _PRESETS = {
     f"preset-{name}": Case({**_FEW, **changes}, preset=name)
     for name, changes in {
@@ -541,7 +562,15 @@ _PRESETS = {
         "dirichlet-01": {},
         "dirichlet-05": {},
         "text": {"data.name": "shakespeare", "data.train_samples": 2_500, "rounds.global_rounds": 1},
+        "adapters": {
+            "data.name": "shakespeare",
+            "data.train_samples": 100,
+            "data.test_samples": 50,
+            "rounds.global_rounds": 1,
+            **SIX_ROLES,
+        },
         "unreliable": {},
+        "hostile": {},
         "device-cpu": {"plan.deadline_s": 0.28},
         "accelerators": {"plan.deadline_s": 0.05},
         "boards": {"plan.deadline_s": 0.12},

@@ -19,6 +19,7 @@ The rooms, the lowest first; each imports only those before it:
     results      measures, time to a target, tables, figures, reports
     sinks        loggers of others
     studies      many runs with one question: comparisons, sweeps, the paper, the league, advice
+    flower       Flower apps on our network, our methods as a Flower strategy
     deployment   cloud, edges and devices as real processes over TLS
     web, cli     pages and commands
 
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     from airprune.results.frames import load_runs
     from airprune.results.partition import partition_of
     from airprune.runs import run
+    from airprune.runs.adapter_bias import adapter_bias
     from airprune.runs.callbacks import Callback
     from airprune.runs.exporting import load_model
     from airprune.runs.round_trace import RoundTrace
@@ -78,6 +80,7 @@ __all__ = [
     "run",
     "train",
     "Trained",
+    "adapter_bias",
     "trace_round",
     "RoundTrace",
     "load_model",
@@ -115,6 +118,7 @@ _HOMES = {
     "run": "runs",
     "train": "runs.trained",
     "Trained": "runs.trained",
+    "adapter_bias": "runs.adapter_bias",
     "trace_round": "runs.trace",
     "RoundTrace": "runs.round_trace",
     "load_model": "runs.exporting",
@@ -134,6 +138,8 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
+    if name == "flower":  # ap.flower.run, without an import of its own
+        return importlib.import_module("airprune.flower")
     if name not in _HOMES:
         raise AttributeError(f"module 'airprune' has no attribute {name!r}")
     try:

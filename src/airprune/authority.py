@@ -42,6 +42,12 @@ class Certified:
     def certify(self, name: str, *, days: int, extensions: Iterable[x509.ExtensionType] = ()) -> Certified:
         """Returns a new key and a certificate for it, valid no longer than the authority itself."""
         key = ec.generate_private_key(ec.SECP256R1())
+        return Certified(self.certify_key(key.public_key(), name, days=days, extensions=extensions), key)
+
+    def certify_key(
+        self, key: ec.EllipticCurvePublicKey, name: str, *, days: int, extensions: Iterable[x509.ExtensionType] = ()
+    ) -> x509.Certificate:
+        """Returns a certificate for the key of another, valid no longer than the authority itself."""
         until = min(_in_days(days), self.certificate.not_valid_after_utc)
         builder = _builder(name, self.certificate.subject, key, until).add_extension(
             x509.BasicConstraints(ca=False, path_length=None), critical=True
@@ -49,7 +55,7 @@ class Certified:
         issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(self.key.public_key())
         for extension in (issuer, *extensions):
             builder = builder.add_extension(extension, critical=False)
-        return Certified(builder.sign(self.key, hashes.SHA256()), key)
+        return builder.sign(self.key, hashes.SHA256())
 
 
 def role_extensions(names: Sequence[x509.GeneralName], *, listens: bool) -> tuple[x509.ExtensionType, ...]:
@@ -60,7 +66,7 @@ def role_extensions(names: Sequence[x509.GeneralName], *, listens: bool) -> tupl
 
 def new_authority(name: str, *, days: int) -> Certified:
     key = ec.generate_private_key(ec.SECP256R1())
-    builder = _builder(name, _name(name), key, _in_days(days))
+    builder = _builder(name, _name(name), key.public_key(), _in_days(days))
     signs_only = x509.KeyUsage(
         digital_signature=False,
         content_commitment=False,
@@ -85,15 +91,15 @@ def _name(common: str) -> x509.Name:
 
 
 def _builder(
-    name: str, issuer: x509.Name, key: ec.EllipticCurvePrivateKey, until: datetime.datetime
+    name: str, issuer: x509.Name, key: ec.EllipticCurvePublicKey, until: datetime.datetime
 ) -> x509.CertificateBuilder:
     return (
         x509.CertificateBuilder()
         .subject_name(_name(name))
         .issuer_name(issuer)
-        .public_key(key.public_key())
+        .public_key(key)
         .serial_number(x509.random_serial_number())
         .not_valid_before(datetime.datetime.now(datetime.UTC) - _CLOCKS_DIFFER)
         .not_valid_after(until)
-        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
     )

@@ -17,12 +17,15 @@ EXTRAS = {
     "train": ("torch", "cloudpickle"),
     "cluster": ("distributed", "dask", "cryptography"),
     "deploy": ("grpc", "google.protobuf", "cryptography"),
+    "flower": ("flwr",),
     "export": ("onnx", "onnxscript"),
     "analysis": ("pandas",),
     "tensorboard": ("tensorboard",),
     "wandb": ("wandb",),
     "mlflow": ("mlflow",),
 }
+# Extras whose packages exclude versions that constraints.txt pins; of its lines they take torch's alone.
+UNPINNED = ("flower",)
 # Packages of the web pages; part of every installation but those without dependencies.
 PAGES = ("fastapi", "uvicorn", "plotly")
 
@@ -67,7 +70,9 @@ def install_command(extra: str | None = None) -> str:
     if checkout is not None:
         is_here = checkout == Path.cwd()
         constraints = checkout / "constraints.txt"
-        if constraints.is_file():
+        if constraints.is_file() and extra in UNPINNED:
+            words += [line for line in constraints.read_text(encoding="utf-8").splitlines() if line[:7] == "torch=="]
+        elif constraints.is_file():
             words += ["-c", "constraints.txt" if is_here else str(constraints)]
         source = "." if is_here else str(checkout)
         return shlex.join([*words, *(["-e"] if _is_inside(checkout) else [])]) + f" {_quoted(source + wanted)}"

@@ -6,7 +6,8 @@
 
 Streams in use: placement, cpu (network); line-of-sight, shadowing, fading, csi (channel); initial-weights (models);
 subset, hold-out, partition-size, partition-classes, partition-share, partition-draw, glyphs-train, glyphs-test (data);
-device, augmentation, loop, privacy, layers, work, events, records, backhaul (rounds).
+device, augmentation, loop, privacy, layers, work, events, attackers, attack, records, backhaul (rounds); flower,
+flower-reply (flower).
 """
 
 from __future__ import annotations

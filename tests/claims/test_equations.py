@@ -56,6 +56,7 @@ RUNS: dict[str, dict[str, Any]] = {
         f"{way} downlink": {"radio__downlink": way, "clock__idle_power_w": 1.0, "rounds__edge_rounds": 1, **TIGHT}
         for way in ("broadcast", "unicast")
     },
+    "ranks": {"plan__scheme": "ranks", "masking__name": "ranks", **TIGHT},
     **{f"scheme {name}": {"plan__scheme": name, **TIGHT} for name in ("min-max", "variance", "energy")},
 }
 PAPER_CNN = {

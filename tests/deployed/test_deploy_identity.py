@@ -449,7 +449,7 @@ SIZE = ("--edges", "2", "--devices-per-edge", "3")
     ("arguments", "sentence"),
     [
         (("init", "NEW"), "Missing option '--edges'."),
-        (("init", "LAB", *SIZE), "already holds a federation; remove it first, or choose another folder."),
+        (("init", "LAB", *SIZE), "already holds a federation; add nodes to it with `airprune deploy add`, or choose"),
         (("init", "NEW", "--edges", "0", "--devices-per-edge", "3"), "greater than or equal to 1"),
         (("init", "NEW", "--edges", "2", "--devices-per-edge", "x"), "--devices-per-edge must be a number, or one for"),
         (("init", "NEW", "--edges", "2", "--devices-per-edge", "1,0"), "must be a whole number ≥ 1 and ≤ 10000, got 0"),

@@ -84,7 +84,7 @@ def test_an_upload_that_lies_is_refused_with_a_receipt_and_counted_and_the_round
             orders = packet.message
             key = RoundKey(orders.run, orders.global_round, orders.edge_round)
             body = bytes(packet.payload)
-            data = self._train(key, "", orders, body).upload
+            data = self._train(self.trainer, self.ledger, key, "", orders, body).upload
             upload = pb.Upload(
                 run=orders.run,
                 global_round=orders.global_round,
@@ -95,7 +95,7 @@ def test_an_upload_that_lies_is_refused_with_a_receipt_and_counted_and_the_round
             if orders.global_round == 0:  # of another round and another run: refused, and the honest one still counts
                 await link.send(pb.Upload(run=orders.run, global_round=7), data)
                 await link.send(pb.Upload(run="x" * 200_000), data)
-                await link.send(pb.Measured(num_samples=30), b"again")
+                await link.send(pb.Measured(run=orders.run, num_samples=30), b"again")
             else:
                 lie, _ = next(lies)
                 data = lie(upload, data) or data
@@ -174,7 +174,7 @@ def test_an_edge_whose_report_lies_is_out_of_its_round_is_told_why_and_may_come_
             (pb.Presence.Device(seconds_per_sample=math.nan), "seconds_per_sample must be finite"),
         ]:
             wait_for(lambda: lab.edges["e1"].cloud is not None, "e1 should be there", 30)
-            lab.call(lab.edges["e1"].cloud.send(pb.Presence(devices=[said])))
+            lab.call(lab.edges["e1"].cloud.send(pb.Presence(run=lab.edges["e1"].devices.run, devices=[said])))
             wait_for(lambda said=sentence: f"Refused by cloud: {said}" in caplog.text, "e1 should be told", 30)
         for number, (_, sentence) in enumerate(EDGE_LIES, start=1):
             lab.wait_online("e1", *lab.devices)

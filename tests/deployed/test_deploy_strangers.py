@@ -15,7 +15,7 @@ import pytest
 
 from airprune import __version__
 from airprune.deployment.identity import Node, Peer, Role, channel_credentials, load_node, make_federation
-from airprune.deployment.identity.kits import _certified, _signer
+from airprune.deployment.identity.kits import certified, load_signer
 from airprune.deployment.protocol import airprune_pb2 as pb
 from airprune.deployment.run_definition import PROTOCOL
 from airprune.deployment.transport import Limits, LinkLost, Refused, Server, dial
@@ -59,7 +59,7 @@ def forged(lab: Lab, folder: Path, peer: Peer, *, days: int = 1) -> Node:
     shutil.copytree(lab.kits / "d0", folder)
     for name in ("node.pem", "node-key.pem"):
         (folder / name).unlink()
-    _certified(_signer(lab.kits / "authority"), peer, days).write(folder, "node")
+    certified(load_signer(lab.kits / "authority"), peer, days).write(folder, "node")
     return replace(
         load_node(lab.kits / "d0"),
         peer=peer,

@@ -278,7 +278,15 @@ def test_status_says_that_the_cloud_does_not_answer_and_escapes_names(tmp_path, 
     status, _, err = command("deploy", "status", str(folder.path))
     assert status == 2 and "has no status.json" in err
     status, _, err = command("deploy", "status", str(tmp_path / "nowhere"))
-    assert status == 2 and "holds no run" in err
+    assert status == 2 and "give the cloud's run folder or kit" in err
+
+
+def test_status_works_before_the_first_round_and_says_why_a_node_is_missing(tmp_path, command):
+    found = status_of(2, state="waiting")
+    missing = dataclasses.replace(found.nodes[2], online=False, trouble="Its certificate was revoked.")
+    write_status(RunFolder(tmp_path), dataclasses.replace(found, global_round=None, nodes=(missing,)))
+    status, out, _ = command("deploy", "status", str(tmp_path))
+    assert status == 0 and "waiting for nodes" in out and "device-0: Its certificate was revoked." in out
 
 
 # Replay

@@ -9,6 +9,7 @@ from tools import notebooks
 FOLDER = Path(__file__).parents[2] / "notebooks"
 # What a reader must see, by notebook.
 SHOWN = {
+    "adapters": ("adaptive-ranks: perplexity", "of the change", "image/png"),
     "plan-a-fleet": ("cam-5:", "round 2: accuracy", "image/png"),
     "reproduce-and-extend": ("time_to_target_s", "\\toprule", "image/png"),
     "your-own": ("gentle", "proportional", "image/png"),

@@ -28,7 +28,7 @@ def test_demo_is_the_league_s_default_schedule():
     assert Scenario.preset("demo").hash == LEAGUE.hash
 
 
-@pytest.mark.parametrize(("name", "track"), [("wide", "G"), ("unreliable", "E")])
+@pytest.mark.parametrize(("name", "track"), [("wide", "G"), ("unreliable", "E"), ("hostile", "L")])
 def test_scenes_of_a_track_are_that_track(name, track):
     assert differences(name, TRACKS[track].scenario(LEAGUE)) == set()
 
@@ -39,6 +39,7 @@ def test_scenes_of_a_track_are_that_track(name, track):
         ("dirichlet-01", {"data.partition", "data.alpha"}),
         ("dirichlet-05", {"data.partition"}),
         ("unreliable", {"events.dropout_probability"}),
+        ("hostile", {"attack.kind"}),
         ("wide", {"model.name", "plan.deadline_s"}),
     ],
 )

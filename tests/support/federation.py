@@ -17,6 +17,7 @@ import asyncio
 import concurrent.futures
 import contextlib
 import ctypes
+import io
 import json
 import multiprocessing
 import os
@@ -34,8 +35,10 @@ from airprune.cli import main
 from airprune.deployment.cloud import deployed_run
 from airprune.deployment.device import Device, DeviceSettings
 from airprune.deployment.edge import Edge, EdgeSettings
+from airprune.deployment.fleet.service import registry_of
 from airprune.deployment.identity import load_members, load_node, make_federation
 from airprune.deployment.remote import CloudSettings
+from airprune.deployment.status import Status, read_status_file
 from airprune.runs.layout import RunFolder
 from airprune.scenario import Scenario
 from support.lab import own_ports
@@ -44,6 +47,10 @@ T = TypeVar("T")
 PATIENCE_S = 240.0  # of tests on a busy machine
 _AT_MOST_S = 600  # that a process may live, whatever becomes of the tests
 _PARENT_DIED = 1  # PR_SET_PDEATHSIG
+_PRELOADED = (
+    "torch", "grpc", "airprune.results.report", "airprune.cli", "airprune.cli.deploy", "airprune.cli.progress",
+    "airprune.deployment.fleet.service", "airprune.deployment.device", "airprune.deployment.edge",
+)  # fmt: skip
 _PORTS = range(9100, 9290)
 
 
@@ -207,11 +214,11 @@ class Processes(_Kits):
         super().__init__(folder, **options)
         os.environ.setdefault("OMP_NUM_THREADS", "1")
         self._context = multiprocessing.get_context("forkserver")
-        self._context.set_forkserver_preload(["torch", "grpc", "airprune.results.report", __name__])
+        self._context.set_forkserver_preload([*_PRELOADED, __name__])
         self.processes: dict[str, Any] = {}
 
     def start(self, name: str, *options: str) -> None:
-        role = "edge" if name in self.edges else "device"
+        role = "edge" if name.startswith("e") else "device"
         self._run(name, "deploy", role, str(self.kits / name), *options)
 
     def start_all(self, *options: str) -> None:
@@ -225,6 +232,35 @@ class Processes(_Kits):
         """Of a scenario with its overrides and options; plans are the simulation's, and nobody is late by accident."""
         options = ("--plan-with", plan_with, "--out", str(out))
         self._run("cloud", "deploy", "cloud", str(self.kits / "cloud"), *arguments, *options)
+
+    def serve(self, *options: str) -> None:
+        """The cloud of a fleet that stays."""
+        self._run("cloud", "deploy", "serve", str(self.kits / "cloud"), *options)
+
+    def ask(self, *arguments: object) -> str:
+        """What a command of `airprune deploy` prints."""
+        with contextlib.redirect_stdout(io.StringIO()) as printed:
+            status = main(["deploy", *map(str, arguments)])
+        assert status == 0, arguments
+        return printed.getvalue()
+
+    def jobs(self) -> list[dict[str, Any]]:
+        return json.loads(self.ask("jobs", self.kits / "cloud", "--json"))
+
+    def job_folder(self, number: int) -> Path:
+        (found,) = (self.kits / "cloud/state/runs").glob(f"job-{number:04d}-*")
+        return found
+
+    def wait_for_job(self, number: int, state: str = "ended") -> None:
+        def is_there() -> bool:
+            job = registry_of(self.kits / "cloud/state").job(number)
+            assert job.state != "failed" or state == "failed", job.reason
+            return job.state == state
+
+        self.wait_for(is_there, f"job {number} has {state}")
+
+    def status(self) -> Status | None:
+        return read_status_file(self.kits / "cloud/state/status.json")
 
     def _run(self, name: str, *arguments: str) -> None:
         process = self._context.Process(target=_node_main, args=(arguments, str(self._log(name))), daemon=True)
@@ -281,10 +317,11 @@ class Tasks(_Kits):
         self.gather_s, self.patience_s = gather_s, patience_s
         self.tasks: dict[str, asyncio.Task[str]] = {}
 
-    def start(self, name: str) -> None:
+    def start(self, name: str, *, data: str | None = None) -> None:
+        """`data`: samples of a device's own."""
         node, state = load_node(self.kits / name), self.state(name)
         if name in self.devices:
-            work = Device(node, state, DeviceSettings(patience_s=self.patience_s)).run()
+            work = Device(node, state, DeviceSettings(patience_s=self.patience_s, data=data)).run()
         else:
             work = self._edge(name)
         self.tasks[name] = self.background.call(_started(work))
@@ -301,11 +338,13 @@ class Tasks(_Kits):
         """Returns when its port is free again."""
         self.background.call(_ended(self.tasks[name]))
 
-    def run_cloud(self, scenario: Scenario, out: Path, settings: CloudSettings, *, resume: bool = False) -> Iterator:
+    def run_cloud(
+        self, scenario: Scenario, out: Path, settings: CloudSettings, *, resume: bool = False, dataset: Any = None
+    ) -> Iterator:
         """The records, as they come."""
         kit = load_node(self.kits / "cloud")
         with (
-            deployed_run(kit, scenario, RunFolder(out), settings, resume=resume) as records,
+            deployed_run(kit, scenario, RunFolder(out), settings, resume=resume, dataset=dataset) as records,
             contextlib.closing(records),
         ):
             yield from records

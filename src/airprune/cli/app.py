@@ -30,6 +30,7 @@ PANELS = {
         "sweep": "Run a scenario for every combination of values, over seeds.",
         "league": "Benchmark all methods under the same rules.",
         "reproduce": "Reproduce the paper: tables, figures, verdicts on its claims.",
+        "flower": "Run a Flower app, as it is, on a simulated wireless network.",
         "trace": "Write every array of one edge round, to check Algorithm 1.",
     },
     "Results": {
@@ -50,6 +51,9 @@ PANELS = {
         "deploy": "Run a scenario on real machines: cloud, edges and devices.",
     },
 }
+# What typer raises for wrong usage; click's, before typer had an exception of its own.
+WRONG_USAGE: Any = getattr(typer, "TyperException", None) or importlib.import_module("click").ClickException
+
 # Words after a command that are commands of their own, and their modules; others are arguments of the command.
 NESTED: dict[tuple[str, ...], str] = {("league", "verify"): "league_verify"}
 COMMANDS = {name: summary for panel in PANELS.values() for name, summary in panel.items()}
@@ -143,7 +147,7 @@ def run_command(arguments: list[str] | None) -> int:
         _hide_types(command)
         with interruptible():
             status = command(arguments or ["--help"], prog_name="airprune", standalone_mode=False)
-    except typer.TyperException as error:
+    except WRONG_USAGE as error:
         say(f"error: {error.format_message()}")
         return 2
     except AirpruneError as error:

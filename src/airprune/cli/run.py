@@ -119,11 +119,13 @@ def run(
     target = chosen.rounds.target_accuracy
     tests = [] if target is None else evaluations_in(folder)
     if as_json:
-        print_json({"folder": str(out), **last, **({} if target is None else {"to_target": _costs(tests, target)})})
+        print_json(
+            {"folder": str(out), **last, **({} if target is None else {"to_target": target_costs(tests, target)})}
+        )
         return
     stdout_console().print(_summary(last, chosen.clock.words), markup=False)
     if target is not None:
-        stdout_console().print(_to_target(tests, target), markup=False)
+        stdout_console().print(to_target(tests, target), markup=False)
     say(f"Report: {write_report(out)}")
 
 
@@ -172,18 +174,18 @@ def _same_bytes(one: Path, other: Path) -> bool:
     return digests[0] == digests[1]
 
 
-def _costs(tests: Sequence[Evaluation], target: float) -> dict[str, Any]:
+def target_costs(tests: Sequence[Evaluation], target: float) -> dict[str, Any]:
     from airprune.results.time_to_target import tidy_row
 
     row = tidy_row("", 0, tests, target)
     return {name: row[name] for name in ("target_accuracy", "reached", *TO_TARGET)}
 
 
-def _to_target(tests: Sequence[Evaluation], target: float) -> str:
+def to_target(tests: Sequence[Evaluation], target: float) -> str:
     """Returns e.g. `to 70 %   0.52 s, 12.30 Mbit, 0.41 J, 3 global rounds`."""
     from airprune.results.time_to_target import NOT_REACHED, target_text
 
-    costs = _costs(tests, target)
+    costs = target_costs(tests, target)
     values = [MEASURES[name].with_unit(costs[name]) for name in TO_TARGET]
     words = f"{', '.join(values)} global rounds" if costs["reached"] else NOT_REACHED if tests else "never tested"
     return f"{f'to {target_text(target)}':<16} {words}"

@@ -11,7 +11,7 @@ from airprune.scenario import Scenario
 
 
 def scenario_from(
-    name: str,
+    name: str | Scenario,
     overrides: Sequence[str],
     *,
     engine: str | None = None,
@@ -20,12 +20,13 @@ def scenario_from(
     tls: Path | None = None,
     fleet: Path | None = None,
 ) -> Scenario:
-    """Returns the preset or file `name` with `key=value` changes, the fleet and the engine options applied.
+    """Returns the preset, file or scenario `name` with `key=value` changes, the fleet and the engine options applied.
 
     A scheduler or its certificates mean the engine dask, unless another one is given, which is refused.
     """
-    scenario = Scenario.load(name) if name.endswith(".toml") or "/" in name else Scenario.preset(name)
-    scenario = scenario.with_overrides(overrides)
+    if isinstance(name, str):
+        name = Scenario.load(name) if name.endswith(".toml") or "/" in name else Scenario.preset(name)
+    scenario = name.with_overrides(overrides)
     if fleet is not None:
         scenario = _with_fleet(scenario, fleet)
     if engine is None and (scheduler is not None or tls is not None):

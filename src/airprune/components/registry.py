@@ -111,6 +111,11 @@ class Registry(Mapping[str, C], Generic[C]):
         point = self._entry_points[name]
         return point.dist.name if point.dist is not None else "an installed package"
 
+    def module_of(self, name: str) -> str:
+        """The top-level module of the installed package that offers a name; nothing for members and additions."""
+        is_ours = name in self._addresses or name not in self._entry_points
+        return "" if is_ours else self._entry_points[name].module.partition(".")[0]
+
     def remove(self, name: str) -> None:
         """Removes an addition; harmless if there is none."""
         if name in self._added:

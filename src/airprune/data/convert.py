@@ -53,7 +53,8 @@ def as_dataset(
         they have owners.
       seed: of the held-out samples.
       num_classes: one more than the largest training label, unless given; a test label beyond it is refused.
-      targets: "classes": y holds one class per sample; "values": real numbers of any shape; "any": what y holds.
+      targets: "classes": y holds one class per sample; "tokens": one per position; "values": real numbers of any shape;
+        "any": what y holds.
       owner: the owner of each sample, for the partition "natural": the name of a column, or numbers or names.
         [num_samples]
       test_owner: of the test part, if there is one.

@@ -17,6 +17,8 @@ from airprune.data.input_fields import InputField
 from airprune.errors import InvalidValue
 
 ARRAYS = ("train_x", "train_y", "test_x", "test_y")
+# The target of a position that has none, for the loss `tokens`.
+IGNORED = -100
 OWNERS = ("train_owner", "test_owner")
 _ROWS_AT_ONCE = 4096
 
@@ -31,8 +33,8 @@ class Dataset:
       name: for display.
       train_x: float32, or int64 for tokens; images are [num_train, channels, height, width] in [0, 1].
         [num_train, *feature_shape]
-      train_y: int64 in [0, num_classes), one of a sample or one of each of its positions, as of tokens; without classes
-        float32 or int64.  [num_train, *target_shape]
+      train_y: int64 in [0, num_classes), one of a sample or one of each of its positions, as of tokens, where IGNORED
+        stands for none; without classes float32 or int64.  [num_train, *target_shape]
       test_x: [num_test, *feature_shape]
       test_y: [num_test, *target_shape]
       num_classes: 0 if targets are not classes.
@@ -171,6 +173,8 @@ def _labels(field: str, value: Any, num_classes: int) -> np.ndarray:
         way_out = 'One class index per sample, not one-hot; numbers need a loss of numbers, e.g. loss="mse".'
         raise InvalidValue(field, "must be a vector of whole numbers, or have one per position", got, way_out)
     bad = (y < 0) | (y >= num_classes)
+    if y.ndim == 2 and y.dtype.kind == "i":
+        bad &= y != IGNORED
     if bad.any():
         first = int(np.argmax(bad))
         raise InvalidValue(

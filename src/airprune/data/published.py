@@ -107,15 +107,19 @@ class FileSource(ABC):
 
     def load_some(self, options: LoadOptions) -> Dataset:
         """Returns images scaled to [0, 1]. Fetched files are kept for the next time."""
-        blobs, _, folder = self._resolve(options.data_dir)
+        return self.dataset(self.contents(options.data_dir), options)
+
+    def contents(self, data_dir: Path | None = None) -> Blobs:
+        """Returns the verified files. Fetched ones are kept for the next time."""
+        blobs, _, folder = self._resolve(data_dir)
         if folder is None:
             try:
-                self._keep(blobs, (options.data_dir or cache_folder()) / self.name)
+                self._keep(blobs, (data_dir or cache_folder()) / self.name)
             except WorkFailed:
-                if options.data_dir is not None:
+                if data_dir is not None:
                     raise
                 # A read-only home makes the next load slower, not this one impossible.
-        return self.dataset(blobs, options)
+        return blobs
 
     def verify(self, content: Blobs) -> Blobs:
         """Returns the uncompressed contents, or raises BadFile if they are not the published ones."""

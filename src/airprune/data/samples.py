@@ -153,8 +153,10 @@ def checked_samples(field: str, found: Samples, targets: str) -> Samples:
     y, arrays = found.y, list(found.x.values()) if isinstance(found.x, dict) else [found.x]
     least = 1 if isinstance(found.x, dict) else 2
     wrong = any(x.ndim < least or len(x) != len(y) for x in arrays) if y.ndim else True
-    if wrong or (targets == "classes" and y.ndim != 1):
-        rule = f"must be x [samples, features…] and y [samples{'' if targets == 'classes' else ', …'}]"
+    shapes = {"classes": (1, ""), "tokens": (2, ", positions"), "values": (0, ", …"), "any": (0, ", …")}
+    dimensions, more = shapes[targets]
+    if wrong or (dimensions and y.ndim != dimensions):
+        rule = f"must be x [samples, features…] and y [samples{more}]"
         got = f"shapes {' and '.join(str(array.shape) for array in (*arrays, y))}"
         raise InvalidValue(field, rule, got, WAY_OUT)
     if targets == "values" and y.dtype.kind in "iub":

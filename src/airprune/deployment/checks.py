@@ -23,9 +23,19 @@ MAX_SAMPLES = 2**31
 MAX_PARTS = 64
 # Of words that a device chooses, so that all of an edge's fit into one message.
 MAX_WORDS = 300
+# Of sentences about others that a node keeps.
+_MAX_TROUBLES = 64
 _DIGEST = re.compile(r"[0-9a-f]{32}")
 _TIMES = ("arrived_s", "compute_s", "uplink_s", "started_s")
 _MAY_BE_UNKNOWN = ("gradient_sq_max", "gradient_noise_sq", "smoothness")
+
+
+def note_trouble(troubles: dict[str, str], name: str, words: str) -> None:
+    """Keeps why a peer is missing, in place of what was known of it; of many peers the latest."""
+    troubles.pop(name, None)
+    troubles[name] = words[:MAX_WORDS]
+    while len(troubles) > _MAX_TROUBLES:
+        del troubles[next(iter(troubles))]
 
 
 def trouble_in_measured(said: pb.Measured | pb.Presence.Device, *, least_samples: int = 1) -> str:
@@ -42,7 +52,7 @@ def trouble_in_measured(said: pb.Measured | pb.Presence.Device, *, least_samples
 def trouble_in_presence(presence: pb.Presence, num_devices: int) -> str:
     """Returns why the devices that an edge reports cannot be; empty if they can."""
     numbers = [device.device for device in presence.devices]
-    if len({*numbers}) != len(numbers) or max(numbers, default=0) >= num_devices:
+    if len({*numbers}) != len(numbers) or max(numbers, default=-1) >= num_devices:
         return f"Presence.devices must be different ones below {num_devices}, got {shown(numbers)}."
     # A device that has just joined has not said yet what it has.
     return next(filter(None, (trouble_in_measured(device, least_samples=0) for device in presence.devices)), "")
@@ -92,6 +102,7 @@ def _check_sums(arrays: ReportArrays, counted: list[int], work: RunDefinition) -
     for name, column in vars(statistics).items():
         is_sound = not np.isinf(column).any() if name in _MAY_BE_UNKNOWN else np.isfinite(column).all()
         _must(f"statistics.{name}", is_sound, "finite", "others")
+    _must("verdict", set(arrays.suspected) <= set(counted), "on devices that counted", shown(list(arrays.suspected)))
     kept_by = arrays.kept_by
     _must("kept_by", kept_by.dtype.kind == "i", "whole numbers", kept_by.dtype)
     most = int(kept_by.max(initial=0))

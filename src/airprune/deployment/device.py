@@ -1,7 +1,7 @@
 """The device process: dials its edge, trains what it is ordered to, sends its update at its bandwidth share.
 
     device → edge   hello; measured (with probes of the uplink); upload
-    edge → device   welcome; orders; receipts; a wish for more probes; another edge to dial; goodbye
+    edge → device   welcome, again for every run; orders; receipts; probes; another edge to dial; goodbye
 
 What it must not forget is in its ledger, saved before each upload; so a device that is killed anywhere and started
 again sends the same bytes.
@@ -16,20 +16,36 @@ import platform
 import threading
 import time
 import traceback
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from google.protobuf.message import Message
+
+from airprune.deployment.checks import MAX_WORDS
+from airprune.deployment.delivery.fetching import Fetching
+from airprune.deployment.delivery.shelf import Shelf
 from airprune.deployment.digests import digest_of
+from airprune.deployment.edge_state import drop_old
 from airprune.deployment.estimates import PROBE_BYTES, PROBES
-from airprune.deployment.handshake import RETRY_S, dial_parent, log_if_new, say_hello
-from airprune.deployment.identity import Node, Parent
+from airprune.deployment.handshake import (
+    RETRY_S,
+    dial_parent,
+    keep_certificate,
+    log_if_new,
+    say_hello,
+    take_certificate,
+)
+from airprune.deployment.identity import Node, Parent, Role, save_parents, saved_parents
+from airprune.deployment.identity.renewal import RENEW_BEFORE_DAYS, Renewal, with_renewed
 from airprune.deployment.ledger import DeviceLedger, Result
 from airprune.deployment.own_data import samples_of
 from airprune.deployment.protocol import airprune_pb2 as pb
 from airprune.deployment.round_machine import RoundKey
-from airprune.deployment.run_definition import RunDefinition
+from airprune.deployment.run_definition import RunDefinition, unexpected
 from airprune.deployment.training import Trainer, slowed
 from airprune.deployment.transport import Limits, Link, LinkLost, Packet, Refused
+from airprune.errors import WorkFailed
 from airprune.rounds.wire import broadcast_from_bytes
 
 _log = logging.getLogger("airprune")
@@ -44,12 +60,14 @@ class DeviceSettings:
       patience_s: how long it waits for its home edge before it tries the others.
       mobile: heartbeats for links that come and go: every 5 s, dead after 20 s.
       slowdown: factor by which it computes slower than this machine; see `training.slowed`.
+      renew_before_days: how long before its certificate expires it gets another.
     """
 
     data: str | None = None
     patience_s: float = 60.0
     mobile: bool = False
     slowdown: float = 1.0
+    renew_before_days: float = RENEW_BEFORE_DAYS
 
     @property
     def limits(self) -> Limits:
@@ -64,8 +82,12 @@ class Device:
     """
 
     def __init__(self, node: Node, folder: Path, settings: DeviceSettings) -> None:
-        self.node, self.folder, self.settings = node, folder, settings
-        self.home: Parent = node.parents[0]
+        self.folder, self.settings = folder, settings
+        self.renewal = Renewal(with_renewed(node, folder), folder, settings.renew_before_days)
+        self.fetching = Fetching(Shelf(node, folder))
+        self._offered: pb.ModelOffer | None = None
+        self.parents = saved_parents(folder, node)
+        self.home: Parent = self.parents[0]
         self.trainer: Trainer | None = None
         self.ledger: DeviceLedger | None = None
         self._welcomed: bytes = b""
@@ -76,8 +98,13 @@ class Device:
         self._last_failure = ""
         self._unreachable_since_s = time.monotonic()
 
+    @property
+    def node(self) -> Node:
+        """The node as it is now: its certificate is renewed in time."""
+        return self.renewal.node
+
     async def run(self) -> str:
-        """Serves until the run has ended; returns the goodbye."""
+        """Serves run after run until its edge says goodbye; returns the words."""
         last = ""
         while True:
             link = await self._reach_an_edge()
@@ -99,7 +126,7 @@ class Device:
         last = ""
         while True:
             unreachable_s = time.monotonic() - self._unreachable_since_s
-            others = [parent for parent in self.node.parents if parent.name != self.home.name]
+            others = [parent for parent in self.parents if parent.name != self.home.name]
             for parent in [self.home, *(others if unreachable_s > self.settings.patience_s else [])]:
                 try:
                     return await dial_parent(self.node, parent, self.settings.limits)
@@ -112,15 +139,54 @@ class Device:
             await asyncio.sleep(RETRY_S)
 
     async def _serve(self, link: Link) -> str:
-        welcome = await say_hello(link)
-        trainer = await self._prepared(welcome)
-        await self._measure(link, trainer)
-        self._unreachable_since_s = time.monotonic()
-        self.home = next(parent for parent in self.node.parents if parent.name == link.name)
+        """Takes part in run after run on one link; returns the goodbye."""
+        message: Message = await say_hello(link)
+        renewing = asyncio.create_task(keep_certificate(self.renewal, link))
+        try:
+            return await self._follow_runs(link, message)
+        finally:
+            renewing.cancel()
+
+    async def _follow_runs(self, link: Link, message: Message) -> str:
+        self.home = next(parent for parent in self.parents if parent.name == link.name)
+        while isinstance(message, pb.Welcome):
+            link.limits = replace(link.limits, max_payload_bytes=message.max_payload_bytes)
+            self._take_parents(message.parents)
+            trainer = await self._joined(link, message) if message.run else None
+            if trainer is None:
+                self.trainer, self.ledger = None, None
+                await self._take_offer(link)
+            self._unreachable_since_s = time.monotonic()
+            message = await self._follow_run(link, trainer)
+        assert isinstance(message, pb.Goodbye)
+        return message.reason
+
+    async def _joined(self, link: Link, welcome: pb.Welcome) -> Trainer | None:
+        """Prepares for a run and says so; None if this device cannot take part, and another run may follow."""
+        try:
+            trainer = await self._prepared(welcome)
+            await self._measure(link, trainer)
+        except LinkLost:
+            raise
+        except Exception as error:
+            await link.send(pb.Measured(run=welcome.run, trouble=str(error)[:MAX_WORDS] or type(error).__name__))
+            if not welcome.stays:
+                raise
+            _log.error("Cannot take part in run %s: %s", welcome.run, error, exc_info=unexpected(error))
+            return None
         _log.info("Serves %s in run %s with %d samples.", link.name, welcome.run, trainer.num_samples)
+        return trainer
+
+    async def _follow_run(self, link: Link, trainer: Trainer | None) -> pb.Welcome | pb.Goodbye:
+        """Works until there is another run, or no more."""
         self._newest = None
         work = asyncio.create_task(self._work(link))
-        work.add_done_callback(lambda _: link.lose("the work has ended"))
+
+        def end_link(work: asyncio.Task[None]) -> None:
+            if not work.cancelled():
+                link.lose("the work has ended")
+
+        work.add_done_callback(end_link)
         try:
             return await self._listen(link, trainer)
         except LinkLost:
@@ -130,23 +196,41 @@ class Device:
         finally:
             work.cancel()
 
-    async def _listen(self, link: Link, trainer: Trainer) -> str:
+    async def _listen(self, link: Link, trainer: Trainer | None) -> pb.Welcome | pb.Goodbye:
         while True:
             packet = await link.receive()
             match packet.message:
-                case pb.Orders():
+                case pb.Orders() if trainer is not None:
                     self._newest = packet
                     self._ordered.set()
                 case pb.Receipt():
                     if packet.message.verdict != "counted":
                         _log.info("Upload %s: %s", packet.message.verdict, packet.message.reason)
-                case pb.Probe():
+                case pb.Probe() if trainer is not None:
                     await self._measure(link, trainer, min(packet.message.bytes, PROBE_BYTES))
                 case pb.Redial():
                     self._move_to(packet.message.edge)
                     raise LinkLost(f"Sent to {packet.message.edge}.")
+                case pb.Welcome():
+                    if trainer is None or _run_of(packet.message) != self._welcomed:
+                        return packet.message
+                    self._take_parents(packet.message.parents)
+                case pb.ModelOffer():
+                    self._offered = packet.message
+                    if trainer is None:
+                        await self._take_offer(link)
+                case pb.ModelFile():
+                    await self.fetching.take_file(link, packet)
+                case pb.Certificate():
+                    take_certificate(self.renewal, packet.message)
                 case pb.Goodbye():
-                    return packet.message.reason
+                    return packet.message
+
+    async def _take_offer(self, link: Link) -> None:
+        """Gets the model that it was offered last; between runs, so that no upload waits behind it."""
+        offer, self._offered = self._offered, None
+        if offer is not None:
+            await self.fetching.take_offer(link, offer)
 
     async def _work(self, link: Link) -> None:
         """Follows the newest orders; those that waited behind them would miss the deadline anyway."""
@@ -158,15 +242,27 @@ class Device:
                 await self._follow(link, packet)
 
     def _move_to(self, edge: str) -> None:
-        for parent in self.node.parents:
+        for parent in self.parents:
             if parent.name == edge:
                 self.home = parent
                 return
-        _log.warning("Sent to %s, which is not in node.toml; stays.", edge)
+        _log.warning("Sent to %s, whose address is not known; stays.", edge)
+
+    def _take_parents(self, parents: Sequence[pb.Parent]) -> None:
+        """Keeps the edges that it may dial, home first, where a restart finds them; addresses of the kit hold."""
+        own = {parent.name: parent.address for parent in self.node.parents}
+        federation = self.node.peer.federation
+        found = tuple(Parent(p.name, Role.EDGE, own.get(p.name, p.address), federation) for p in parents)
+        if found and found != self.parents:
+            self.parents = found
+            try:
+                save_parents(self.folder, found)
+            except OSError as error:
+                _log.warning("%s was not written: %s.", self.folder, error.strerror)
 
     async def _prepared(self, welcome: pb.Welcome) -> Trainer:
         """Returns the trainer of the run, made once, when no training of another run is left; heartbeats go on."""
-        received = welcome.SerializeToString(deterministic=True)
+        received = _run_of(welcome)
         if self.trainer is None or received != self._welcomed:
             trainer, self.ledger = await asyncio.to_thread(self._prepare, welcome)
             self.trainer, self._welcomed, self._measured = trainer, received, None
@@ -177,6 +273,7 @@ class Device:
         with self._training:
             samples = samples_of(self.settings.data, work, welcome.index)
             trainer = Trainer(work, welcome.index, samples, slowdown=self.settings.slowdown)
+            drop_old(self.folder, "ledger-*.safetensors")
             return trainer, DeviceLedger.load(self._ledger_file(welcome.run), run=welcome.run)
 
     def _ledger_file(self, run: str) -> Path:
@@ -187,7 +284,8 @@ class Device:
         if self._measured is None:
             parts = await asyncio.to_thread(trainer.part_seconds)
             seconds = parts[0][0] if parts else await asyncio.to_thread(trainer.seconds_per_sample)
-            self._measured = pb.Measured(seconds_per_sample=seconds, num_samples=trainer.num_samples)
+            run = pb.Welcome.FromString(self._welcomed).run
+            self._measured = pb.Measured(run=run, seconds_per_sample=seconds, num_samples=trainer.num_samples)
             for step_s, cached_s in parts:
                 self._measured.parts.add(seconds=step_s, cached_seconds=cached_s)
             self._measured.kernel, self._measured.machine = trainer.kernel, platform.machine()
@@ -231,14 +329,17 @@ class Device:
     def _result(self, key: RoundKey, orders: pb.Orders, body: bytes) -> Result:
         """Waits for a training that a lost link has left behind: its result may be the one."""
         with self._training:
-            assert self.ledger is not None
+            trainer, ledger = self.trainer, self.ledger
+            if trainer is None or ledger is None or ledger.run != key.run:
+                raise WorkFailed(f"Run {key.run} is over on this device.")
             asked = _asked(orders)
-            found = self.ledger.answer_to(key, last_counted=orders.last_counted, asked=asked)
-            return found or self._train(key, asked, orders, body)
+            found = ledger.answer_to(key, last_counted=orders.last_counted, asked=asked)
+            return found or self._train(trainer, ledger, key, asked, orders, body)
 
-    def _train(self, key: RoundKey, asked: str, orders: pb.Orders, body: bytes) -> Result:
-        assert self.trainer is not None and self.ledger is not None
-        memory = self.ledger.memory_after(orders.last_counted)
+    def _train(
+        self, trainer: Trainer, ledger: DeviceLedger, key: RoundKey, asked: str, orders: pb.Orders, body: bytes
+    ) -> Result:
+        memory = ledger.memory_after(orders.last_counted)
         if memory is None:
             _log.warning(
                 "The persistent state after round %d is lost; training starts from an empty one.", orders.last_counted
@@ -246,7 +347,7 @@ class Device:
             memory = {}
         start_s = time.perf_counter()
         with slowed(self.settings.slowdown):
-            made = self.trainer.upload(orders, broadcast_from_bytes(body), memory)
+            made = trainer.upload(orders, broadcast_from_bytes(body), memory)
         compute_s = time.perf_counter() - start_s
         if orders.HasField("local_steps"):  # the rest is planned beside them
             compute_s *= made.steps_share
@@ -259,10 +360,19 @@ class Device:
             compute_s=compute_s,
             memory=made.memory,
         )
-        ledger = self.ledger.with_result(result)
-        ledger.save(self._ledger_file(key.run))
-        self.ledger = ledger
+        longer = ledger.with_result(result)
+        longer.save(self._ledger_file(key.run))
+        if self.ledger is ledger:
+            self.ledger = longer
         return result
+
+
+def _run_of(welcome: pb.Welcome) -> bytes:
+    """Returns all of a welcome that defines the run and this device's place in it."""
+    run = pb.Welcome()
+    run.CopyFrom(welcome)
+    run.ClearField("parents")
+    return run.SerializeToString(deterministic=True)
 
 
 def _asked(orders: pb.Orders) -> str:

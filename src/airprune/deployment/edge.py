@@ -16,19 +16,33 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from google.protobuf.message import Message
+
 from airprune.components.component import Owner
+from airprune.deployment.checks import note_trouble
+from airprune.deployment.delivery.fetching import Fetching
+from airprune.deployment.delivery.shelf import Shelf
 from airprune.deployment.edge_devices import Devices
 from airprune.deployment.edge_rounds import Rounds
-from airprune.deployment.edge_state import EdgeDisk, EdgeState
-from airprune.deployment.handshake import RETRY_S, dial_parent, log_if_new, say_hello
+from airprune.deployment.edge_state import EdgeDisk, EdgeState, drop_old
+from airprune.deployment.handshake import (
+    RETRY_S,
+    dial_parent,
+    keep_certificate,
+    log_if_new,
+    say_hello,
+    take_certificate,
+)
 from airprune.deployment.identity import Node, server_credentials
+from airprune.deployment.identity.renewal import RENEW_BEFORE_DAYS, Renewal, with_renewed
 from airprune.deployment.protocol import airprune_pb2 as pb
-from airprune.deployment.run_definition import RunDefinition
+from airprune.deployment.run_definition import RunDefinition, unexpected, without_run
 from airprune.deployment.transport import Limits, Link, LinkLost, Refused, Server
 
 _log = logging.getLogger("airprune")
 # The orders of all its devices are one frame.
 _FROM_CLOUD_BYTES = 2**26
+_LOOK_S = 1.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,21 +54,26 @@ class EdgeSettings:
         still be dialling.
       keep_uploads: whether its rounds are kept in its folder (see `kept_rounds`), for `airprune deploy verify`.
       limits: of its links.
+      renew_before_days: how long before its certificate expires it gets another.
     """
 
     gather_s: float = 15.0
     keep_uploads: bool = False
     limits: Limits = field(default_factory=Limits)
+    renew_before_days: float = RENEW_BEFORE_DAYS
 
 
 class Edge:
     """One edge of a federation, in a running event loop."""
 
     def __init__(self, node: Node, folder: Path, settings: EdgeSettings) -> None:
-        self.node, self.settings = node, settings
+        self.settings = settings
+        self.renewal = Renewal(with_renewed(node, folder), folder, settings.renew_before_days)
         self.cloud: Link | None = None
         self.disk = EdgeDisk(folder=folder, keeps_uploads=settings.keep_uploads)
-        self.devices = Devices(node, self._start)
+        self.fetching = Fetching(Shelf(node, folder))
+        self._offer: pb.ModelOffer | None = None
+        self.devices = Devices(node, self._start, self._pass_on, self.fetching.shelf)
         self.rounds = Rounds(
             self.devices,
             self.disk,
@@ -63,25 +82,52 @@ class Edge:
             start=self._start,
             send=self._send,
         )
+        self._has_renewed, self._listens_first = False, True
         self._broken = asyncio.Event()
         self._trouble: BaseException | None = None
         self._tasks: set[asyncio.Task[Any]] = set()
 
+    @property
+    def node(self) -> Node:
+        """The node as it is now: its certificate is renewed in time."""
+        return self.renewal.node
+
     async def run(self) -> str:
-        """Serves until the run has ended; returns the goodbye."""
+        """Serves run after run until the cloud says goodbye; returns its words."""
+        reporting = asyncio.create_task(self._report_presence())
+        following: asyncio.Task[str] | None = None
+        try:
+            while True:
+                async with await self._server():
+                    following = following or asyncio.create_task(self._follow_until_broken())
+                    await self._wait_for_end_or_renewal(following)
+                    if following.done():
+                        reason = following.result()
+                        await self.devices.send_all(pb.Goodbye(reason=reason))
+                        return reason
+        finally:
+            own = [reporting, *([] if following is None else [following])]
+            for task in (*own, *self._tasks):
+                task.cancel()
+            await asyncio.gather(*own, return_exceptions=True)
+
+    async def _server(self) -> Server:
+        """Returns a server with the present certificate, after the port of the one before it is free."""
         assert self.node.listen is not None
-        credentials = server_credentials(self.node)
         limits = self.settings.limits
-        async with Server(self.node.listen, credentials=credentials, on_link=self._serve_device, limits=limits):
-            reporting = asyncio.create_task(self._report_presence())
-            try:
-                reason = await self._follow_until_broken()
-                await self.devices.send_all(pb.Goodbye(reason=reason))
-                return reason
-            finally:
-                reporting.cancel()
-                for task in list(self._tasks):
-                    task.cancel()
+        await asyncio.sleep(0.0 if self._listens_first else RETRY_S)
+        self._listens_first = False
+        return Server(
+            self.node.listen, credentials=server_credentials(self.node), on_link=self._serve_device, limits=limits
+        )
+
+    async def _wait_for_end_or_renewal(self, following: asyncio.Task[str]) -> None:
+        """Waits until the cloud has said goodbye, or a renewed certificate can be taken into use between runs."""
+        while not following.done():
+            await asyncio.wait([following], timeout=_LOOK_S)
+            if self._has_renewed and not self.devices.run:
+                self._has_renewed = False
+                return
 
     async def _serve_device(self, link: Link) -> None:
         await self.devices.serve(link, self.rounds)
@@ -119,45 +165,70 @@ class Edge:
             await asyncio.sleep(RETRY_S)
 
     async def _obey(self, link: Link) -> str:
-        welcome = await say_hello(link)
-        before = self.devices.welcome
-        is_new_run = before is None or before.run != welcome.run
-        if is_new_run:
-            await self._end_run()
-        await asyncio.to_thread(self._take_welcome, welcome)
+        await self._take_welcome(link, await say_hello(link))
         self.cloud = link
-        if is_new_run:
-            self.rounds.gathers_until_s = time.monotonic() + self.settings.gather_s
-        self.devices.is_known.set()
         self.devices.changed.set()
-        _log.info("Serves %s in run %s.", link.name, welcome.run)
+        renewing = asyncio.create_task(keep_certificate(self.renewal, link))
+        try:
+            return await self._listen(link)
+        finally:
+            renewing.cancel()
+
+    async def _listen(self, link: Link) -> str:
         while True:
             packet = await link.receive()
             match packet.message:
+                case pb.Welcome():
+                    await self._take_welcome(link, packet.message)
                 case pb.EdgeRound():
-                    await self.rounds.take(packet.message, bytes(packet.payload))
+                    if self.rounds.work is not None and packet.message.run == self.devices.run:
+                        await self.rounds.take(packet.message, bytes(packet.payload))
                 case pb.Denied():
                     await self.devices.deny(packet.message.serials)
                 case pb.Redial():
                     await self.devices.send(packet.message.device, packet.message)
+                case pb.ModelOffer():
+                    self._offer = packet.message
+                    if await self.fetching.take_offer(link, packet.message):
+                        await self.devices.offer_model(packet.message)
+                case pb.ModelFile():
+                    if await self.fetching.take_file(link, packet) and self._offer is not None:
+                        await self.devices.offer_model(self._offer)
+                case pb.Certificate():
+                    if packet.message.name:
+                        await self.devices.send_to(packet.message.name, packet.message)
+                    else:
+                        self._has_renewed |= take_certificate(self.renewal, packet.message)
                 case pb.Goodbye():
                     return packet.message.reason
 
-    async def _end_run(self) -> None:
-        """Ends a run before another one: devices dial again, since they were prepared for the old one."""
-        self.devices.is_known.clear()
-        self.rounds.give_up()
-        await self.devices.send_away("Another run begins; dial again.")
+    async def _take_welcome(self, link: Link, welcome: pb.Welcome) -> None:
+        """Begins the run of a welcome unless it goes on already, and sends it on to the devices."""
+        link.limits = replace(link.limits, max_payload_bytes=welcome.max_payload_bytes)
+        if welcome.run != self.devices.run:
+            self.rounds.give_up()
+            self.rounds.work = None
+        if welcome.run and self.rounds.work is None:
+            try:
+                await asyncio.to_thread(self._prepare, welcome)
+            except Exception as error:
+                if not welcome.stays:
+                    raise
+                _log.error("%s cannot take part: %s", self.node.peer.name, error, exc_info=unexpected(error))
+                note_trouble(self.devices.troubles, self.node.peer.name, str(error))
+                welcome = without_run(welcome)
+            else:
+                self.rounds.gathers_until_s = time.monotonic() + self.settings.gather_s
+                self.devices.troubles.pop(self.node.peer.name, None)
+                _log.info("Serves %s in run %s.", link.name, welcome.run)
+        await self.devices.take_welcome(welcome)
 
-    def _take_welcome(self, welcome: pb.Welcome) -> None:
-        devices, rounds = self.devices, self.rounds
-        devices.denied = frozenset(welcome.denied)
-        if devices.welcome is None or devices.welcome.run != welcome.run:
-            work = RunDefinition.from_welcome(welcome)
-            assert work.shape  # built here, not in the first round
-            rounds.work = work
-            rounds.state = EdgeState.load(self.disk.file(welcome.run), run=welcome.run, slots=work.slots(Owner.EDGE))
-        devices.welcome = welcome
+    def _prepare(self, welcome: pb.Welcome) -> None:
+        work = RunDefinition.from_welcome(welcome)
+        assert work.shape  # built here, not in the first round
+        state = EdgeState.load(self.disk.file(welcome.run), run=welcome.run, slots=work.slots(Owner.EDGE))
+        self.rounds.work, self.rounds.state = work, state
+        drop_old(self.disk.folder, "edge-*.safetensors")
 
     async def _report_presence(self) -> None:
         """Sends the cloud which devices are online, whenever that has changed."""
@@ -178,6 +249,12 @@ class Edge:
         except LinkLost:
             return False
         return True
+
+    async def _pass_on(self, message: Message) -> None:
+        """Sends the cloud a message of a device; one that comes while it is unreachable is for the device to repeat."""
+        if self.cloud is not None:
+            with contextlib.suppress(LinkLost):
+                await self.cloud.send(message)
 
     def _start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.create_task(work)

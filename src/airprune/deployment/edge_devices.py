@@ -7,20 +7,22 @@ import contextlib
 import logging
 import math
 import time
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import numpy as np
 from google.protobuf.message import Message
 
-from airprune.deployment.checks import MAX_WORDS, trouble_in_measured
+from airprune.deployment.checks import MAX_WORDS, note_trouble, trouble_in_measured
+from airprune.deployment.delivery.shelf import Shelf
 from airprune.deployment.estimates import probed_uplink_bps
 from airprune.deployment.handshake import NotAdmitted, admit_child
 from airprune.deployment.identity import Node, Role, serial_of
 from airprune.deployment.protocol import airprune_pb2 as pb
 from airprune.deployment.round_machine import Event, Joined, Left, RoundKey
 from airprune.deployment.transport import Link, LinkLost, Packet, Sealed
+from airprune.text import printable
 
 _log = logging.getLogger("airprune")
 # More than the probes of a device take that is as fast as it was, and little of a round.
@@ -37,12 +39,23 @@ class Listener(Protocol):
 
 @dataclass(kw_only=True, eq=False)
 class Child:
-    """A device that is online."""
+    """A device that is connected.
+
+    Attributes:
+      run, index: the run that it is in and its number there; empty and None if it is in none.
+      home: its edge when it joined.
+      measured: what it can do in the run.
+      welcomed: what it was sent last of the run.
+    """
 
     link: Link
     name: str
     serial: str
-    measured: pb.Presence.Device
+    home: str
+    run: str = ""
+    index: int | None = None
+    measured: pb.Presence.Device = field(default_factory=pb.Presence.Device)
+    welcomed: bytes = b""
     receipts: set[asyncio.Task[None]] = field(default_factory=set)
     probed_bps: list[float] = field(default_factory=list)
     probing: asyncio.Future[float] | None = None
@@ -51,20 +64,41 @@ class Child:
 class Devices:
     """Holds the links of an edge to its devices, in a running event loop.
 
+    Args:
+      start: runs what may go on beside.
+      pass_on: sends a device's message to the cloud.
+      shelf: delivered models that devices may ask for.
+
     Attributes:
       welcome: of the run, as the cloud said it; devices wait for `is_known`.
-      online: by number.
+      connected: by name.
+      online: those of them that are in the run, by number.
       late, refused: uploads that missed the deadline, and refused peers and uploads, so far.
+      troubles: why devices were refused or cannot take part, by name or address, the latest ones.
       changed: set whenever the cloud should be sent anew which devices are online.
     """
 
-    def __init__(self, node: Node, start: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]) -> None:
-        self.node, self._start = node, start
+    def __init__(
+        self,
+        node: Node,
+        start: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]],
+        pass_on: Callable[[Message], Awaitable[None]],
+        shelf: Shelf,
+    ) -> None:
+        self.node, self._start, self._pass_on, self._shelf = node, start, pass_on, shelf
+        self._offer: pb.ModelOffer | None = None
         self.welcome: pb.Welcome | None = None
         self.denied: frozenset[str] = frozenset()
+        self.connected: dict[str, Child] = {}
         self.online: dict[int, Child] = {}
         self.late = self.refused = 0
+        self.troubles: dict[str, str] = {}
         self.is_known, self.changed = asyncio.Event(), asyncio.Event()
+
+    @property
+    def run(self) -> str:
+        """Id of the run; empty if there is none now."""
+        return "" if self.welcome is None else self.welcome.run
 
     @property
     def ready(self) -> frozenset[int]:
@@ -72,49 +106,101 @@ class Devices:
         return frozenset(index for index, child in self.online.items() if child.measured.num_samples)
 
     def presence(self) -> pb.Presence:
-        presence = pb.Presence(late=self.late, refused=self.refused)
+        presence = pb.Presence(late=self.late, refused=self.refused, run=self.run, troubles=self.troubles)
         presence.devices.extend(child.measured for _, child in sorted(self.online.items()))
+        presence.idle.extend(name for name, child in self.connected.items() if child.index is None)
         return presence
+
+    async def take_welcome(self, welcome: pb.Welcome) -> None:
+        """Takes the run and the members from now on, and sends each device what has changed for it."""
+        self.welcome = welcome
+        self.is_known.set()
+        for child in list(self.connected.values()):
+            if child.name not in welcome.fleet.homes:
+                self._start(self._refuse(child.link, f"{child.name} is no longer a member.", is_final=True))
+                continue
+            self._number(child)
+            self._start(self._send_welcome(child))
+            home = welcome.fleet.homes[child.name]
+            if child.index is None and home != child.home:  # it has moved, and is in no run
+                child.home = home
+                if home != self.node.peer.name:
+                    self._start(self._send(child, pb.Redial(edge=home)))
+        await self.deny(welcome.denied)
+        self.changed.set()
+
+    def _number(self, child: Child) -> None:
+        """Gives a device its number in the run, if it is in it; what it measured for another run is forgotten."""
+        assert self.welcome is not None
+        self._unnumber(child)
+        run = self.welcome.run if child.name in self.welcome.devices else ""
+        is_new, child.run = run != child.run, run
+        if run:
+            child.index = index = self.welcome.devices[child.name]
+            self.online[index] = child
+            if is_new:
+                child.measured = pb.Presence.Device(device=index)
+
+    def _unnumber(self, child: Child) -> None:
+        if child.index is not None and self.online.get(child.index) is child:
+            del self.online[child.index]
+        child.index = None
+
+    def _welcome_of(self, child: Child) -> pb.Welcome:
+        """Returns what a device is to know: the run if it is in it, and the edges that it may dial."""
+        assert self.welcome is not None
+        own, fleet = pb.Welcome(stays=self.welcome.stays), self.welcome.fleet
+        if child.index is not None:
+            own.CopyFrom(self.welcome)
+            own.index = child.index
+            for name in ("devices", "denied", "fleet"):
+                own.ClearField(name)
+        for edge in dict.fromkeys((fleet.homes[child.name], *fleet.standby, *sorted(fleet.addresses))):
+            own.parents.add(name=edge, address=fleet.addresses[edge])
+        return own
+
+    async def _send_welcome(self, child: Child) -> None:
+        own = self._welcome_of(child)
+        data = own.SerializeToString(deterministic=True)
+        if data != child.welcomed:
+            child.welcomed = data
+            child.link.limits = replace(child.link.limits, max_payload_bytes=own.max_payload_bytes)
+            await self._send(child, own)
 
     async def serve(self, link: Link, rounds: Listener) -> None:
         hello = (await link.receive()).message
         await self._wait_known(link)
-        welcome = self.welcome
-        assert welcome is not None
+        assert self.welcome is not None
         try:
             peer = admit_child(
                 link,
                 hello,
                 federation=self.node.peer.federation,
                 role=Role.DEVICE,
-                names=welcome.devices,
-                online={child.name for child in self.online.values()},
+                names=self.welcome.fleet.homes,
+                online=self.connected,
                 denied=self.denied,
             )
         except NotAdmitted as trouble:
             return await self._refuse(link, str(trouble), is_final=trouble.is_final)
-        index = welcome.devices[peer.name]
-        child = Child(
-            link=link,
-            name=peer.name,
-            serial=serial_of(link.peer.certificate_pem),
-            measured=pb.Presence.Device(device=index),
-        )
-        self.online[index] = child
+        home, serial = self.welcome.fleet.homes[peer.name], serial_of(link.peer.certificate_pem)
+        child = Child(link=link, name=peer.name, serial=serial, home=home)
+        self.connected[child.name] = child
+        self.troubles.pop(child.name, None)
+        self._number(child)
         try:
-            own = pb.Welcome()
-            own.CopyFrom(welcome)
-            own.index = index
-            own.ClearField("devices")
-            own.ClearField("denied")
-            link.limits = replace(link.limits, max_payload_bytes=welcome.max_payload_bytes)
-            await link.send(own)
-            await self._listen(child, index, rounds)
+            await self._send_welcome(child)
+            await self._offer_to(child)
+            self.changed.set()
+            await self._listen(child, rounds)
         finally:
-            del self.online[index]
+            index = child.index
+            del self.connected[child.name]
+            self._unnumber(child)
             self.changed.set()
             why = str(await link.wait_lost()) if link.is_lost else "The link was closed."
-            rounds.feed(Left(index, time.monotonic(), why))
+            if index is not None:
+                rounds.feed(Left(index, time.monotonic(), why))
         return None
 
     async def _wait_known(self, link: Link) -> None:
@@ -130,25 +216,44 @@ class Devices:
 
     async def _refuse(self, link: Link, reason: str, *, is_final: bool = False) -> None:
         self.refused += 1
-        self.changed.set()
+        note_trouble(self.troubles, link.name, reason)
         _log.info("Refused %s: %s", link.name, reason)
-        await link.refuse(reason, is_final=is_final)
+        with contextlib.suppress(LinkLost):
+            await link.refuse(reason, is_final=is_final)
+        self.changed.set()
 
-    async def _listen(self, child: Child, index: int, rounds: Listener) -> None:
+    async def _listen(self, child: Child, rounds: Listener) -> None:
         while True:
             packet = await child.link.receive()
             match packet.message:
                 case pb.Measured():
-                    if trouble := trouble_in_measured(packet.message):
+                    if packet.message.run != self.run:  # it was on its way when another run began
+                        continue
+                    if packet.message.trouble:
+                        self._take_trouble(child, packet.message.trouble)
+                    elif trouble := trouble_in_measured(packet.message):
                         return await self._refuse(child.link, trouble)
-                    self._take_measured(child, packet.message, packet, rounds)
+                    elif child.index is not None:
+                        self._take_measured(child, packet.message, packet, rounds)
                 case pb.Upload():
-                    rounds.take_upload(index, packet.message, packet)
+                    if child.index is not None:
+                        rounds.take_upload(child.index, packet.message, packet)
                     if child.receipts:  # who does not read them is not read either
                         await asyncio.wait(child.receipts)
+                case pb.ModelRequest():
+                    await self._send_model(child, packet.message.digest)
+                case pb.CertificateRequest() | pb.ModelHeld():
+                    packet.message.name = child.name
+                    await self._pass_on(packet.message)
                 case other:
                     reason = f"A device sends measured and upload, got {type(other).__name__}."
                     return await self._refuse(child.link, reason)
+
+    def _take_trouble(self, child: Child, words: str) -> None:
+        """Notes why a device cannot take part in the run; it stays, and may take part in the next one."""
+        _log.info("%s cannot take part: %s", child.name, printable(words[:MAX_WORDS]))
+        note_trouble(self.troubles, child.name, printable(words))
+        self.changed.set()
 
     def _take_measured(self, child: Child, message: pb.Measured, packet: Packet, rounds: Listener) -> None:
         """Takes one of a few probes in a row; with the last one, a device that joins is ready."""
@@ -193,12 +298,37 @@ class Devices:
         """Sends a message to a device if it is online; one that is not gets it again when it joins."""
         child = self.online.get(device)
         if child is not None:
-            with contextlib.suppress(LinkLost):
-                await child.link.send(message, payload)
+            await self._send(child, message, payload)
+
+    async def _send(self, child: Child, message: Message, payload: Sealed | bytes = b"") -> None:
+        with contextlib.suppress(LinkLost):
+            await child.link.send(message, payload)
+
+    async def offer_model(self, offer: pb.ModelOffer) -> None:
+        """Offers a model, which this edge holds, to the devices that it is for, now and when they join."""
+        self._offer = offer
+        await asyncio.gather(*(self._offer_to(child) for child in list(self.connected.values())))
+
+    async def _offer_to(self, child: Child) -> None:
+        offer = self._offer
+        if offer is not None and (not offer.devices or child.name in offer.devices):
+            plain = pb.ModelOffer(manifest=offer.manifest, signature=offer.signature, certificate=offer.certificate)
+            await self._send(child, plain)
+
+    async def _send_model(self, child: Child, digest: str) -> None:
+        version = await asyncio.to_thread(self._shelf.find, digest)
+        if version:
+            content = await asyncio.to_thread(self._shelf.content, version)
+            await self._send(child, pb.ModelFile(digest=digest), content)
+
+    async def send_to(self, name: str, message: Message) -> None:
+        """Sends a message to a device by name, in a run or not."""
+        if name in self.connected:
+            await self._send(self.connected[name], message)
 
     async def send_all(self, message: Message) -> None:
-        for device in list(self.online):
-            await self.send(device, message)
+        for child in list(self.connected.values()):
+            await self._send(child, message)
 
     def count_refusal(self) -> None:
         """Counts a refused upload."""
@@ -217,12 +347,7 @@ class Devices:
 
     async def deny(self, serials: Iterable[str]) -> None:
         self.denied = frozenset(serials)
-        for child in list(self.online.values()):
+        for child in list(self.connected.values()):
             if child.serial in self.denied:
-                self.refused += 1
-                await child.link.refuse(f"The certificate {child.serial} of {child.name} was revoked.", is_final=True)
-
-    async def send_away(self, reason: str) -> None:
-        """Disconnects all devices; they may dial again."""
-        for child in list(self.online.values()):
-            await child.link.refuse(reason)
+                reason = f"The certificate {child.serial} of {child.name} was revoked."
+                await self._refuse(child.link, reason, is_final=True)

@@ -20,6 +20,9 @@ from airprune.runs import checkpoint
 # Between writings of states of which the cloud has all.
 _SAVE_EVERY_S = 0.2
 
+# Files of runs that are kept: one that was stopped may be continued.
+_KEPT_RUNS = 8
+
 Counted = Mapping[RoundKey, Mapping[int, str]]
 Reported = tuple[pb.EdgeReport, bytes]
 
@@ -110,3 +113,10 @@ class EdgeDisk:
             if self._newest is not state:
                 return
         await self.save(state, key, kept)
+
+
+def drop_old(folder: Path, pattern: str) -> None:
+    """Deletes the files of all but the latest runs."""
+    files = sorted(folder.glob(pattern), key=lambda path: path.stat().st_mtime)
+    for path in files[:-_KEPT_RUNS]:
+        path.unlink(missing_ok=True)

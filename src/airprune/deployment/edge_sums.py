@@ -76,6 +76,7 @@ class OrderedRound:
                 global_round=self.round.global_round,
                 edge_round=self.round.edge_round,
                 round_index=self.round.round_index,
+                measured=self.work.scenario.aggregation.rollback is not None,
             )
             for part in parts
         )
@@ -108,6 +109,7 @@ def closed_round(
         work.shape.prunable,
         served_weight=round_.served_weight if round_.HasField("served_weight") else None,
         min_contributors=work.scenario.aggregation.min_contributors,
+        rollback=work.scenario.aggregation.rollback,
     )
     step = work.method.edge_step
     own, trained = dict(station.slots), work.shape.num_parameters

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import logging
 from collections.abc import Container
 from dataclasses import replace
@@ -9,15 +11,18 @@ from dataclasses import replace
 from google.protobuf.message import Message
 
 from airprune import __version__
-from airprune.deployment.identity import Node, Parent, Peer, Role, Stranger, admit, channel_credentials
+from airprune.deployment.identity import Node, Parent, Peer, Role, Stranger, admit, channel_credentials, peer_of
+from airprune.deployment.identity.renewal import Renewal
 from airprune.deployment.protocol import airprune_pb2 as pb
 from airprune.deployment.run_definition import PROTOCOL, check_versions
-from airprune.deployment.transport import Limits, Link, dial
-from airprune.errors import WorkFailed
+from airprune.deployment.transport import Limits, Link, LinkLost, dial
+from airprune.errors import AirpruneError, WorkFailed
 
 _log = logging.getLogger("airprune")
 # Between tries to reach a parent.
 RETRY_S = 0.5
+# Between looks at the age of a certificate.
+_LOOK_S = 600.0
 
 
 class NotAdmitted(WorkFailed):
@@ -66,6 +71,9 @@ def admit_child(
     try:
         peer = admit(link.peer.certificate_pem, federation=federation, role=role, names=names, denied=denied)
     except Stranger as stranger:
+        with contextlib.suppress(Stranger):  # by its certificate, so that it can be named
+            known = peer_of(link.peer.certificate_pem)
+            link.name = known.name if known.federation == federation else link.name
         raise NotAdmitted(str(stranger), is_final=True) from None
     link.name = peer.name
     if not isinstance(hello, pb.Hello):
@@ -75,6 +83,27 @@ def admit_child(
     if peer.name in online:
         raise NotAdmitted(f"{peer.name} is connected already; each identity has one connection.")
     return peer
+
+
+async def keep_certificate(renewal: Renewal, link: Link) -> None:
+    """Asks the parent for a new certificate whenever that is due, for as long as the link lasts."""
+    with contextlib.suppress(LinkLost):
+        while True:
+            if (request := renewal.request()) is not None:
+                await link.send(request)
+            await asyncio.sleep(_LOOK_S)
+
+
+def take_certificate(renewal: Renewal, answer: pb.Certificate) -> bool:
+    """Takes a renewed certificate into use, for connections to come; returns whether it is another one now."""
+    try:
+        if not renewal.take(answer):
+            return False
+    except (AirpruneError, OSError) as error:
+        _log.warning("%s", error)
+        return False
+    _log.info("The certificate was renewed.")
+    return True
 
 
 def log_if_new(sentence: str, last: str) -> str:

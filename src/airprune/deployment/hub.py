@@ -1,4 +1,8 @@
-"""Holds the cloud's links to its edges: sends rounds out and takes reports in. Lives in an event loop."""
+"""Holds the cloud's links to its edges: sends rounds out and takes reports in. Lives in an event loop.
+
+It outlives runs: `begin` sends every edge the definition of a run, `end` that there is none now. Members may come and
+go meanwhile; a run keeps to those that it has begun with.
+"""
 
 from __future__ import annotations
 
@@ -7,74 +11,62 @@ import contextlib
 import logging
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
-from airprune.deployment.checks import trouble_in_presence
+from airprune.deployment.checks import MAX_WORDS, note_trouble, trouble_in_presence
 from airprune.deployment.handshake import NotAdmitted, admit_child
-from airprune.deployment.identity import Members, Node, Role, load_denied, serial_of, server_credentials
+from airprune.deployment.hub_edges import (
+    Child,
+    Order,
+    Report,
+    SentOrder,
+    Unreachable,
+    Waiting,
+    fleet_message,
+    ready_devices,
+)
+from airprune.deployment.identity import Members, Node, Role, load_denied, load_members, serial_of, server_credentials
 from airprune.deployment.identity.denied import FILE as DENIED_FILE
+from airprune.deployment.identity.renewal import Signer
 from airprune.deployment.protocol import airprune_pb2 as pb
 from airprune.deployment.transport import Limits, Link, LinkLost, Sealed, Server
+from airprune.text import printable
 
 _log = logging.getLogger("airprune")
-Order = tuple[pb.EdgeRound, bytes]
-Report = tuple[pb.EdgeReport, bytes]
-_Sent = tuple[pb.EdgeRound, Sealed]
-
-
-@dataclass(kw_only=True, eq=False)
-class Child:
-    """An edge that is online.
-
-    Attributes:
-      devices: that it serves, by number.
-    """
-
-    name: str
-    link: Link
-    serial: str
-    devices: dict[int, pb.Presence.Device] = field(default_factory=dict)
-    late: int = 0
-    refused: int = 0
-
-
-@dataclass(frozen=True)
-class _Unreachable:
-    """Remembers an edge that was online: since when it is unreachable, and the devices that it had."""
-
-    since_s: float
-    devices: frozenset[int]
-
-
-@dataclass(eq=False)
-class _Waiting:
-    order: _Sent
-    report: asyncio.Future[Report]
 
 
 class Hub:
-    """All edges of a run.
+    """All edges of a federation.
 
     Attributes:
+      fleet: the members now.
+      members: those of the run; `fleet` between runs.
+      welcome: the definition of the run; one without a run between runs.
       serving: which node is the edge with each number; a standby edge may take the place of one that is unreachable.
       edges: those online, by name.
       bad_reports: how many were refused of each edge.
+      troubles: why edges were refused, by name or address, the latest ones.
+      signer: renews certificates; without one requests are answered with the reason.
+      on_held: called with name, version and trouble when a node has taken a delivered model, or has not.
     """
 
-    def __init__(
-        self, node: Node, members: Members, welcome: pb.Welcome, limits: Limits, serving: Sequence[str] | None = None
-    ) -> None:
-        self.node, self.members, self.welcome = node, members, welcome
-        self.limits = limits
-        self.serving = list(serving or (edge for edge in members.edges if edge not in members.standby))
+    def __init__(self, node: Node, fleet: Members, limits: Limits, *, stays: bool = False) -> None:
+        self.node, self.fleet, self.limits = node, fleet, limits
+        self._stays = stays
+        self.signer: Signer | None = None
+        self.on_held: Callable[[str, int, str], None] = lambda name, version, trouble: None
+        self._offer: pb.ModelOffer | None = None
+        self._read_model: Callable[[], bytes] = bytes
+        self.members, self.welcome, self.serving = fleet, pb.Welcome(stays=stays), list[str]()
         self.edges: dict[str, Child] = {}
         self.seen_s: dict[str, float] = {}
         self.refused = 0
         self.bad_reports: Counter[str] = Counter()
-        self._waiting: dict[str, _Waiting] = {}
-        self._unreachable: dict[str, _Unreachable] = {}
+        self.troubles: dict[str, str] = {}
+        self._waiting: dict[str, Waiting] = {}
+        self._unreachable: dict[str, Unreachable] = {}
         self._changed = asyncio.Event()
         self.denied = load_denied(self._denied_file)
 
@@ -85,8 +77,46 @@ class Hub:
     def server(self) -> Server:
         assert self.node.listen is not None
         return Server(
-            self.node.listen, credentials=server_credentials(self.node), on_link=self._serve, limits=self.limits
+            self.node.listen,
+            credentials=server_credentials(self.node),
+            on_link=self._serve,
+            limits=self.limits,
         )
+
+    async def begin(self, welcome: pb.Welcome, members: Members, serving: Sequence[str] | None = None) -> None:
+        """Sends the definition of a run to all edges, now and when they join."""
+        self.members, self.welcome = members, welcome
+        self.welcome.stays = self._stays
+        self.serving = list(serving or (edge for edge in members.edges if edge not in members.standby))
+        self.bad_reports.clear()
+        await self._start_afresh()
+
+    async def end(self) -> None:
+        """Lets all nodes wait for the next run."""
+        self.members, self.welcome, self.serving = self.fleet, pb.Welcome(stays=self._stays), []
+        await self._start_afresh()
+
+    async def _start_afresh(self) -> None:
+        self._unreachable.clear()
+        for child in self.edges.values():
+            child.devices = {}
+        await self._welcome_all()
+
+    async def _welcome_all(self) -> None:
+        await asyncio.gather(*(self._welcome(child) for child in list(self.edges.values())))
+
+    async def _welcome(self, child: Child) -> None:
+        welcome = pb.Welcome()
+        welcome.CopyFrom(self.welcome)
+        if welcome.run:
+            welcome.devices.update({device: n for n, device in enumerate(self.members.all_devices)})
+        if child.name in self.members.edges:
+            welcome.index = self.members.edges.index(child.name)
+        welcome.denied.extend(sorted(self.denied))
+        welcome.fleet.CopyFrom(fleet_message(self.fleet))
+        child.link.limits = replace(child.link.limits, max_payload_bytes=self.welcome.max_payload_bytes)
+        with contextlib.suppress(LinkLost):
+            await child.link.send(welcome)
 
     async def _serve(self, link: Link) -> None:
         hello = (await link.receive()).message
@@ -96,7 +126,7 @@ class Hub:
                 hello,
                 federation=self.node.peer.federation,
                 role=Role.EDGE,
-                names=self.members.edges,
+                names=self.fleet.edges,
                 online=self.edges,
                 denied=self.denied,
             ).name
@@ -105,13 +135,10 @@ class Hub:
         child = Child(name=name, link=link, serial=serial_of(link.peer.certificate_pem))
         self.edges[name] = child
         try:
-            welcome = pb.Welcome()
-            welcome.CopyFrom(self.welcome)
-            welcome.index = self.members.edges.index(name)
-            welcome.devices.update({device: n for n, device in enumerate(self.members.all_devices)})
-            welcome.denied.extend(sorted(self.denied))
-            link.limits = replace(link.limits, max_payload_bytes=self.welcome.max_payload_bytes)
-            await link.send(welcome)
+            await self._welcome(child)
+            self.troubles.pop(name, None)
+            if self._offer is not None:
+                await link.send(self._offer)
             self._notify()
             if name in self._waiting:
                 await link.send(*self._waiting[name].order)
@@ -119,12 +146,13 @@ class Hub:
         finally:
             del self.edges[name]
             before = self._unreachable[name].devices if name in self._unreachable else frozenset()
-            self._unreachable[name] = _Unreachable(time.monotonic(), before | _ready(child))
+            self._unreachable[name] = Unreachable(time.monotonic(), before | ready_devices(child))
             self._notify()
         return None
 
     async def _refuse(self, link: Link, reason: str, *, is_final: bool = False) -> None:
         self.refused += 1
+        note_trouble(self.troubles, link.name, reason)
         _log.info("Refused %s: %s", link.name, reason)
         await link.refuse(reason, is_final=is_final)
 
@@ -134,16 +162,47 @@ class Hub:
             self.seen_s[child.name] = time.monotonic()
             match packet.message:
                 case pb.Presence():
-                    if trouble := trouble_in_presence(packet.message, self.welcome.num_devices):
+                    if trouble := self._take_presence(child, packet.message):
                         return await self._refuse(child.link, trouble)
-                    child.devices = {device.device: device for device in packet.message.devices}
-                    child.late, child.refused = packet.message.late, packet.message.refused
                     self._notify()
                 case pb.EdgeReport():
                     self._take_report(child.name, (packet.message, bytes(packet.payload)))
+                case pb.ModelRequest():
+                    content = await asyncio.to_thread(self._read_model)
+                    await child.link.send(pb.ModelFile(digest=packet.message.digest), content)
+                case pb.ModelHeld():
+                    held = packet.message
+                    if not held.name or held.name in self.fleet.all_devices:
+                        trouble = printable(held.trouble[:MAX_WORDS])
+                        await asyncio.to_thread(self.on_held, held.name or child.name, held.version, trouble)
+                case pb.CertificateRequest():
+                    await child.link.send(await asyncio.to_thread(self._certificate, child, packet.message))
                 case other:
                     reason = f"An edge sends presence and reports, got {type(other).__name__}."
                     return await self._refuse(child.link, reason)
+
+    def _take_presence(self, child: Child, presence: pb.Presence) -> str:
+        """Takes which devices an edge has; returns why that cannot be. Numbers of another run are left out."""
+        if presence.run == self.welcome.run:
+            if trouble := trouble_in_presence(presence, self.welcome.num_devices):
+                return trouble
+            child.devices = {device.device: device for device in presence.devices}
+            child.late, child.refused = presence.late, presence.refused
+        child.idle = frozenset(presence.idle).intersection(self.fleet.all_devices)
+        child.troubles = {name: printable(words[:MAX_WORDS]) for name, words in presence.troubles.items()}
+        return ""
+
+    def _certificate(self, child: Child, request: pb.CertificateRequest) -> pb.Certificate:
+        """Returns the answer to a request of an edge, or of a device that is connected to it."""
+        name = request.name or child.name
+        if self.signer is None:
+            trouble = "the cloud has no authority (deploy serve --authority); use `airprune deploy renew`."
+            return pb.Certificate(name=request.name, trouble=trouble)
+        if name != child.name and name not in self.fleet.all_devices:
+            return pb.Certificate(name=request.name, trouble=f"{name} is not a member.")
+        answer = self.signer.answer(request, name, self.denied)
+        _log.info("The certificate of %s was %s", name, answer.trouble or "renewed.")
+        return answer
 
     def _take_report(self, name: str, report: Report) -> None:
         waiting = self._waiting.get(name)
@@ -168,6 +227,17 @@ class Hub:
         """Returns the name of the edge that a device is connected to; None if it is offline."""
         return next((name for name, child in self.edges.items() if device in child.devices), None)
 
+    def online_devices(self) -> dict[str, str]:
+        """Returns the edge of every device that is connected, in the run or not, by name."""
+        names = self.members.all_devices if self.welcome.run else ()
+        found = {device: edge for edge, child in self.edges.items() for device in child.idle}
+        return found | {names[number]: edge for edge, child in self.edges.items() for number in child.devices}
+
+    def trouble_of(self, name: str) -> str:
+        """Returns why a member is not online or cannot take part, as far as that is known; empty if it is not."""
+        found = (child.troubles.get(name) for child in self.edges.values())
+        return next(filter(None, (self.troubles.get(name), *found)), "")
+
     def present(self) -> dict[int, tuple[int, pb.Presence.Device]]:
         """Returns (number of its edge, what was measured) for every device that an edge of the network serves."""
         return {
@@ -175,7 +245,7 @@ class Hub:
             for number, name in enumerate(self.serving)
             if name in self.edges
             for device, measured in self.edges[name].devices.items()
-            if device in _ready(self.edges[name])
+            if device in ready_devices(self.edges[name])
         }
 
     async def wait_for(self, devices: set[int], within_s: float) -> bool:
@@ -199,7 +269,7 @@ class Hub:
             if name in self.edges:
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(gather_s):
-                        while not left.devices <= {d for child in self.edges.values() for d in _ready(child)}:
+                        while not left.devices <= {d for child in self.edges.values() for d in ready_devices(child)}:
                             await self._changed.wait()
                 if self._unreachable.get(name) is left:
                     del self._unreachable[name]
@@ -219,8 +289,8 @@ class Hub:
         )
         return dict(zip(numbers, reports, strict=True))
 
-    async def _run_round(self, name: str, order: _Sent, patience_s: float) -> Report | None:
-        waiting = _Waiting(order, asyncio.get_running_loop().create_future())
+    async def _run_round(self, name: str, order: SentOrder, patience_s: float) -> Report | None:
+        waiting = Waiting(order, asyncio.get_running_loop().create_future())
         self._waiting[name] = waiting
         try:
             if name in self.edges:
@@ -239,6 +309,13 @@ class Hub:
             return waiting.report.result()
         finally:
             del self._waiting[name]
+
+    async def offer_model(self, offer: pb.ModelOffer, read: Callable[[], bytes]) -> None:
+        """Offers a model to all edges, now and when they join; `read` returns its file."""
+        self._offer, self._read_model = offer, read
+        for child in list(self.edges.values()):
+            with contextlib.suppress(LinkLost):
+                await child.link.send(offer)
 
     async def place(self, wanted: Mapping[int, int], within_s: float) -> None:
         """Hands each device that is elsewhere over to the edge with its number, if both are there."""
@@ -269,6 +346,20 @@ class Hub:
                 changes.append((name, standby))
         return changes
 
+    async def refresh_fleet(self) -> None:
+        """Reads the members again and sends them to the edges if they have changed."""
+        fleet = load_members(self.node.folder)
+        if fleet == self.fleet:
+            return
+        self.fleet = fleet
+        if not self.welcome.run:
+            self.members = fleet
+        for child in list(self.edges.values()):
+            if child.name not in fleet.devices:
+                with contextlib.suppress(LinkLost):
+                    await self._refuse(child.link, f"{child.name} is no longer a member.", is_final=True)
+        await self._welcome_all()
+
     async def refresh_denied(self) -> None:
         """Reads the deny list again and sends it to the edges if it has changed."""
         denied = load_denied(self._denied_file)
@@ -287,8 +378,3 @@ class Hub:
         for child in list(self.edges.values()):
             with contextlib.suppress(LinkLost):
                 await child.link.send(pb.Goodbye(reason=reason))
-
-
-def _ready(child: Child) -> frozenset[int]:
-    """Its devices that have said what they can do."""
-    return frozenset(device for device, measured in child.devices.items() if measured.num_samples)

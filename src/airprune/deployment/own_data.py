@@ -29,6 +29,49 @@ def samples_of(source: str | None, work: RunDefinition, index: int) -> Samples:
     return _checked(source, _called(source) if is_function else _read(Path(source)), work)
 
 
+def test_set_of(source: str | None) -> tuple[Samples, Samples] | None:
+    """Returns the cloud's test set as `airprune.run` takes data sets; None if there is none of its own.
+
+    Devices have the training samples, and report how many; those here only give shape and classes.
+    """
+    if source is None:
+        return None
+    x, y = inputs_of(source)
+    if y is None or y.shape != (len(x),) or not len(x) or not np.issubdtype(y.dtype, np.integer):
+        got = "none" if y is None else f"{y.dtype} {y.shape}"
+        raise UsageError(f"--data {source}: y must have one whole number for each of {len(x)} samples, got {got}.")
+    samples = np.asarray(x, dtype=np.float32), np.asarray(y, dtype=np.int64)
+    return samples, samples
+
+
+def inputs_of(source: str) -> tuple[Array, Array | None]:
+    """Returns (x, y) of a source as `samples_of` takes it; y is None if it has none. Shapes are not checked."""
+    check_source(source)
+    path = Path(source)
+    if ":" in source and not path.exists():
+        found = _called(source)
+        x, y = found if isinstance(found, tuple) and len(found) == 2 else (found, None)
+    else:
+        x, y = _read_inputs(path)
+    return np.asarray(x), None if y is None else np.asarray(y)
+
+
+def _read_inputs(path: Path) -> tuple[Any, Any]:
+    try:
+        if path.is_dir():
+            names = [path / "x.npy", path / "y.npy"]
+            x, y = (np.load(name, allow_pickle=False) if name.exists() else None for name in names)
+        else:
+            with np.load(path, allow_pickle=False) as arrays:
+                x, y = arrays["x"], arrays.get("y")
+        if x is None:
+            raise KeyError("x.npy is missing")
+    except (OSError, ValueError, KeyError) as error:
+        raise_if_exhausted(error)
+        raise UsageError(f"--data {path} cannot be read: {error}. Give a folder with x.npy, or an .npz file.") from None
+    return x, y
+
+
 def check_source(source: str | None) -> None:
     """Raises `UsageError` if this cannot be a source of samples; called before any edge is dialled."""
     if source is not None and not Path(source).exists() and ":" not in source:

@@ -74,6 +74,8 @@ class ReportArrays:
     kept_by: Array
     statistics: DeviceStatistics
     reports: Mapping[str, Array]
+    suspected: tuple[int, ...] = ()
+    rolled_back: bool = False
 
     @classmethod
     def of(cls, result: EdgeResult, station: Station | None) -> ReportArrays:
@@ -83,6 +85,8 @@ class ReportArrays:
             kept_by=result.kept_by,
             statistics=result.statistics,
             reports=result.reports,
+            suspected=result.suspected,
+            rolled_back=result.rolled_back,
         )
 
     def to_bytes(self) -> bytes:
@@ -92,6 +96,8 @@ class ReportArrays:
             "kept_by": self.kept_by.astype(np.min_scalar_type(int(self.kept_by.max(initial=0)))),
             "statistics": np.column_stack(columns),
         }
+        if self.suspected or self.rolled_back:  # first the verdict, then the devices
+            arrays["verdict"] = np.array([self.rolled_back, *self.suspected], dtype=np.int64)
         return packed({**arrays, **_of_station(self.station), **_under(_REPORTS, self.reports)}, {})
 
     @classmethod
@@ -105,6 +111,8 @@ class ReportArrays:
             _check(rows.ndim == 2 and rows.shape[1] == len(fields(DeviceStatistics)) and rows.dtype == np.float64)
             whole = rows[:, [f.name in WHOLE for f in fields(DeviceStatistics)]]
             _check(bool(np.all((whole >= 0) & (whole < 2**53))))
+            verdict = arrays.get("verdict", np.zeros(1, dtype=np.int64))
+            _check(verdict.ndim == 1 and len(verdict) >= 1 and verdict.dtype == np.int64)
         except (KeyError, ValueError, TypeError) as error:
             raise WorkFailed(f"An edge's report cannot be read ({type(error).__name__}).") from None
         station = _station(arrays)
@@ -116,6 +124,8 @@ class ReportArrays:
             kept_by=kept_by,
             statistics=DeviceStatistics.of([tuple(row) for row in rows.tolist()]),
             reports=_below(_REPORTS, arrays),
+            suspected=tuple(verdict[1:].tolist()),
+            rolled_back=bool(verdict[0]),
         )
 
     def result(self, model: Array, failures: tuple[Failure, ...]) -> EdgeResult:
@@ -128,6 +138,8 @@ class ReportArrays:
             statistics=self.statistics,
             failures=failures,
             reports=self.reports,
+            suspected=self.suspected,
+            rolled_back=self.rolled_back,
         )
 
 

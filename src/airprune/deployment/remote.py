@@ -30,7 +30,8 @@ from airprune.deployment.cloud_estimates import (
     with_measurements_at_joining,
 )
 from airprune.deployment.estimates import PROBE_EVERY_ROUNDS, Estimates
-from airprune.deployment.hub import Hub, Order, Report
+from airprune.deployment.hub import Hub
+from airprune.deployment.hub_edges import Order, Report
 from airprune.deployment.loop_thread import LoopThread
 from airprune.deployment.measured_rows import measured_rows, row_of_lost_edge
 from airprune.deployment.pacing import WIRE_OVERHEAD

@@ -13,8 +13,9 @@ from airprune import __version__
 from airprune.components.component import ModelShape, Owner, ReportKind, Slot
 from airprune.deployment.digests import digest_of
 from airprune.deployment.protocol import airprune_pb2 as pb
-from airprune.errors import UsageError
+from airprune.errors import AirpruneError, UsageError
 from airprune.methods.compression.base import Wire
+from airprune.methods.registration import code_used_by
 from airprune.methods.selection import Selection
 from airprune.methods.topology import Topology
 from airprune.models.without_torch import chain_of
@@ -24,9 +25,10 @@ from airprune.scenario import Scenario
 
 if TYPE_CHECKING:
     from airprune.models.catalogue import FlatModel
+    from airprune.rounds.experiment import Experiment
 
 Array = np.ndarray
-PROTOCOL = 3
+PROTOCOL = 4
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -45,9 +47,11 @@ class RunDefinition:
 
     @classmethod
     def from_welcome(cls, welcome: pb.Welcome) -> RunDefinition:
-        """Reads what the cloud sends to nodes that join."""
+        """Reads what the cloud sends to nodes that join; raises UsageError if this node has other code for it."""
+        scenario = Scenario.from_text(welcome.scenario, source="the scenario of the cloud")
+        check_same_code(code_used_by(scenario), welcome.packages)
         return cls(
-            scenario=Scenario.from_text(welcome.scenario, source="the scenario of the cloud"),
+            scenario=scenario,
             input_shape=tuple(welcome.input_shape),
             num_classes=welcome.num_classes,
             num_devices=welcome.num_devices,
@@ -143,6 +147,29 @@ def state_digest(model: Array, slots: Mapping[str, Array]) -> str:
     return digest_of(*(array.data for array in arrays)).hex()
 
 
+def without_run(welcome: pb.Welcome) -> pb.Welcome:
+    """Returns the welcome for a node that waits for the next run."""
+    idle = pb.Welcome(stays=welcome.stays, denied=welcome.denied, parents=welcome.parents)
+    idle.fleet.CopyFrom(welcome.fleet)
+    return idle
+
+
+def unexpected(error: Exception) -> Exception | None:
+    """Returns the error if its traceback is of use, for `exc_info`; None for one that explains itself."""
+    return None if isinstance(error, (AirpruneError, OSError)) else error
+
+
+def check_same_code(here: Mapping[str, str], cloud: Mapping[str, str]) -> None:
+    """Raises UsageError unless files and packages of a scenario's own components are the cloud's; none is ever sent."""
+    for name in sorted({*here, *cloud}):
+        if here.get(name) != cloud.get(name):
+            known = f"{here[name][:12]} here" if here.get(name) else "none here"
+            there = f"{cloud[name][:12]} at the cloud" if cloud.get(name) else "none at the cloud"
+            raise UsageError(
+                f"{name} must be the same code on all nodes, got {known}, {there}; install the same version."
+            )
+
+
 def check_versions(protocol: int, version: str) -> str:
     """Returns why a node of another version cannot join; empty if it can."""
     if (protocol, version) == (PROTOCOL, __version__):
@@ -171,4 +198,26 @@ def check_deployable(method: Method) -> None:
         raise UsageError(
             f"Topology {topology.name!r}, {what}, cannot be deployed; simulate it with `airprune run`, or choose "
             'topology.name="hierarchical".'
+        )
+
+
+def check_is_real(experiment: Experiment) -> None:
+    """Refuses attackers, and a radio that no measured link has."""
+    if experiment.scenario.attack.kind != "none":
+        raise UsageError("Attackers are simulated, not deployed; set attack.kind=none, or use `airprune run`.")
+    radio = experiment.radio
+    if radio.reuse is not None:
+        raise UsageError(
+            f"Scenario.radio.reuse must be none in a deployment, whose links are measured, got {radio.reuse}. "
+            "Example: radio.reuse=none"
+        )
+    if not radio.knows_fading:
+        raise UsageError(
+            "Scenario.radio.csi_correlation must be 1 in a deployment, whose links are measured, got "
+            f"{radio.csi_correlation:g}. Example: radio.csi_correlation=1"
+        )
+    if radio.slice_noise:
+        raise UsageError(
+            "Scenario.radio.slice_noise must be false in a deployment, whose links are measured and paced, got true. "
+            "Example: radio.slice_noise=false"
         )

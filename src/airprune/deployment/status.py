@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import time
 from dataclasses import asdict, dataclass
+from pathlib import Path
 
 from airprune import files
 from airprune.errors import WorkFailed
 from airprune.json_types import Unreadable, read_dataclass
 from airprune.runs.layout import RunFolder
 
-STATES = ("waiting", "running", "ended")
+STATES = ("idle", "waiting", "running", "ended")
 ROLES = ("cloud", "edge", "device")
 # After so long without an update, the cloud is taken to be unreachable.
 STALE_AFTER_S = 10.0
@@ -27,6 +28,7 @@ class NodeStatus:
       seen_s_ago: since something was received of it; None if never.
       late, refused: uploads so far that missed the deadline or were refused; of an edge, refused peers too.
       last_fate: outcome of a device in the last edge round for which it was selected.
+      trouble: why it is not online or cannot take part, if that is known.
     """
 
     name: str
@@ -38,6 +40,7 @@ class NodeStatus:
     late: int = 0
     refused: int = 0
     last_fate: str | None = None
+    trouble: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,6 +48,7 @@ class Status:
     """A deployment at one moment.
 
     Attributes:
+      run: its id; empty while a fleet waits for its next job.
       state: one of `STATES`.
       global_round, edge_round: at work now, counted from 1; None before the first.
       num_rounds: global rounds of the whole run.
@@ -75,19 +79,29 @@ class Status:
 
 
 def write_status(folder: RunFolder, status: Status) -> None:
+    """Replaces the file of a run in one step."""
+    write_status_file(folder.status_file, status)
+
+
+def write_status_file(path: Path, status: Status) -> None:
     """Replaces the file in one step."""
     content = json.dumps(asdict(status), allow_nan=False, separators=(",", ":")).encode()
     try:
-        with files.replacing(folder.status_file, partial="status.partial") as file:
+        with files.replacing(path, partial="status.partial") as file:
             file.write(content)
     except OSError as error:
-        raise WorkFailed(f"{folder.status_file} was not written: {error.strerror or error}.") from error
+        raise WorkFailed(f"{path} was not written: {error.strerror or error}.") from error
 
 
 def read_status(folder: RunFolder) -> Status | None:
-    """Reads the status; None if there is none, or nothing that can be read as one."""
+    """Reads the status of a run; None if there is none, or nothing that can be read as one."""
+    return read_status_file(folder.status_file)
+
+
+def read_status_file(path: Path) -> Status | None:
+    """Reads a status; None if there is none, or nothing that can be read as one."""
     try:
-        with files.open_to_read(folder.status_file) as file:
+        with files.open_to_read(path) as file:
             return read_dataclass(Status, json.loads(file.read(MAX_BYTES)))
     except (OSError, ValueError, RecursionError, Unreadable):
         return None

@@ -245,6 +245,31 @@ def files_used_by(scenario: Scenario) -> dict[str, str]:
     return {file.name: file.sha256 for module, file in sorted(_FILES.items()) if module in modules}
 
 
+def code_used_by(scenario: Scenario) -> dict[str, str]:
+    """Returns the SHA-256 of the code beyond airprune's own that a scenario has chosen components of.
+
+    By name: imported files, and installed packages, whose digest is that of all their Python files.
+    """
+    by_kind = {registry.kind: registry for registry in registries().values()}
+    chosen = [(by_kind[kind], name) for kind, name in _choices(scenario) if kind in by_kind]
+    modules = {registry.module_of(name) for registry, name in chosen} - {""}
+    return {**files_used_by(scenario), **{module: _package_digest(module) for module in sorted(modules)}}
+
+
+def _package_digest(module: str) -> str:
+    """Returns the digest of the Python files of an installed package, with their places in it; empty if it has none."""
+    found = importlib.util.find_spec(module)
+    folders = [] if found is None else [Path(place) for place in found.submodule_search_locations or ()]
+    files = [(path, path.relative_to(folder)) for folder in folders for path in sorted(folder.rglob("*.py"))]
+    if not files and found is not None and found.origin is not None:
+        files = [(Path(found.origin), Path(Path(found.origin).name))]
+    digest = hashlib.sha256()
+    for path, place in files:
+        content = path.read_bytes()
+        digest.update(f"{place} {len(content)}\n".encode() + content)
+    return digest.hexdigest() if files else ""
+
+
 def _choices(scenario: Scenario) -> Iterator[Address]:
     """Yields the components that a scenario names. Importances are named in options."""
     yield "kernels", scenario.train.kernel

@@ -18,7 +18,8 @@ class Model(Listed):
 
     Attributes:
       build: of the shape of one input and the number of classes → a torch module with weights sampled by torch's own
-        generator, which the run's seed has set.
+        generator, which the run's seed has set. A module with a method `load_base` gets weights by it that are not
+        sampled.
     """
 
     build: Callable[[Sequence[int], int], nn.Module]

@@ -17,6 +17,7 @@ from torch.nn import functional as F
 
 from airprune.components.units import UnitGraph
 from airprune.errors import InvalidValue
+from airprune.models.adapters import declared_units
 from airprune.models.initial_weights import centred, torch_seed
 from airprune.models.kernels.devices import seed_layers
 from airprune.models.kernels.image_layout import guard
@@ -158,13 +159,23 @@ def cifar_cnn(input_shape: Sequence[int], num_classes: int) -> nn.Module:
     return paper_cnn(input_shape, num_classes, HIDDEN["cifar-cnn"])
 
 
-def build_model(name: str, *, input_shape: Sequence[int], num_classes: int, seed: int) -> nn.Module:
-    """Builds a model of the catalogue with weights sampled by the scenario's seed, the same in every process."""
+def build_model(
+    name: str, *, input_shape: Sequence[int], num_classes: int, seed: int, shape_only: bool = False
+) -> nn.Module:
+    """Builds a model of the catalogue with weights sampled by the scenario's seed, the same in every process.
+
+    Args:
+      shape_only: whether its weights do not matter, so that none are loaded or trained.
+    """
     if name not in MODELS:
         raise MODELS.unknown(name, "Scenario.model.name")
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(torch_seed(seed))
-        return MODELS[name].build(input_shape, num_classes)
+        module = MODELS[name].build(input_shape, num_classes)
+        load: Callable[[], Any] | None = getattr(module, "load_base", None)
+        if load is not None and not shape_only:
+            load()
+        return module
 
 
 class FlatModel(LocalModel):
@@ -205,7 +216,7 @@ class FlatModel(LocalModel):
         lay_out(self.parts, tensors, self.state, self.gradient)
 
     def find_units(self) -> UnitGraph:
-        return unit_graph(self.module, self.layers)
+        return declared_units(self.module, self.layers) or unit_graph(self.module, self.layers)
 
     def cnn_sizes(self) -> CnnSizes | str:
         module = self.module

@@ -51,7 +51,11 @@ def check_fit(module: nn.Module, data: Dataset, criteria: Criteria, num_samples:
 def _train_on(module: nn.Module, data: Dataset, criteria: Criteria, size: int) -> None:
     module.train()
     outputs = _outputs(module, data, size)
-    if data.num_classes and criteria.loss.targets == "classes" and not _fits_classes(tuple(outputs.shape), data):
+    if (
+        data.num_classes
+        and criteria.loss.targets in ("classes", "tokens")
+        and not _fits_classes(tuple(outputs.shape), data)
+    ):
         shape = ", ".join(["samples", str(data.num_classes), *map(str, data.train_y.shape[1:])])
         rule = f"must give scores of shape [{shape}], one for each class"
         way_out = "Its last layer has as many outputs as there are classes."
@@ -81,7 +85,9 @@ def _outputs(module: nn.Module, data: Dataset, size: int) -> torch.Tensor:
             rule = f"must take minibatches that are a dictionary of {inputs}"
         raise InvalidValue(MODEL, rule, first_sentence(error), _hint(data)) from None
     if not isinstance(outputs, torch.Tensor):
-        way_out = "Wrap it in a module that picks one, e.g. the last of an LSTM's outputs."
+        way_out = (
+            "Wrap it in a module that picks one, e.g. the last of an LSTM's outputs; `logits` are taken by themselves."
+        )
         raise InvalidValue(MODEL, "must give one tensor", type(outputs).__name__, way_out)
     return outputs
 

@@ -17,6 +17,7 @@ _SUMMARIES = {
     "resnet-8": "a residual network of eight layers for images",
     "mlp": "one hidden layer of 64 units, for samples of any shape",
     "char-cnn": "a causal convolutional network that predicts the next character",
+    "char-lora": "a small transformer that predicts the next character, trained on Milton, with adapters of rank 8",
 }
 
 
@@ -36,6 +37,7 @@ MODELS: Registry[Model] = Registry(
         "resnet-8": "airprune.models.catalogue:resnet_8",
         "mlp": "airprune.models.catalogue:MLP",
         "char-cnn": "airprune.models.catalogue:char_cnn",
+        "char-lora": "airprune.models.char_transformer:char_lora",
     },
     _listed,
 )

@@ -99,15 +99,47 @@ def auto_work_deadline_s(
         return float(plan.value.sum() / (plan.latency_s + more_s).max())
 
     least_s = float(np.max(draft(problem).min_deadline_s))
-    most_s = float(np.max(work.seconds(work.most_steps))) + least_s
+    return _best_between(progress, least_s, float(np.max(work.seconds(work.most_steps))) + least_s)
+
+
+def auto_size_deadline_s(
+    problem: PlanProblem, draft: Callable[[PlanProblem], Plan], *, beside_s: Array | float = 0.0
+) -> float:
+    """Returns the deadline with the most value per second, Σ v / (time of the slowest edge's round).
+
+    Args:
+      problem: with sizes to choose from; devices without uplink are ignored.
+      draft: a scheme that chooses among them.
+      beside_s: what a round takes at each device's edge beside its latency.  [num_devices] or a number
+    """
+    reachable = problem.full_band_rate_bps > 0.0
+    more_s: Array = np.broadcast_to(beside_s, problem.num_devices)[reachable]
+    if problem.sizes is None or not reachable.any():
+        return float(np.max(problem.deadline_s))
+    problem = problem.subset(reachable)
+
+    def value(deadline_s: float) -> float:
+        plan = draft(dataclasses.replace(problem, deadline_s=deadline_s))
+        assert plan.value is not None
+        return 0.0 if plan.failed.any() else float(plan.value.sum() / (plan.latency_s + more_s).max())
+
+    largest = problem.fixed_weights + problem.sizes[-1]
+    bits = problem.bits_per_weight if problem.ladder is None else problem.ladder.bits_per_weight[-1]
+    most = dataclasses.replace(problem, bits_per_weight=bits, ladder=None, sizes=None)
+    least_s = float(np.max(draft(problem).min_deadline_s))
+    return _best_between(value, least_s, float(np.max(min_deadline_s(most, largest))))
+
+
+def _best_between(value: Callable[[float], float], least_s: float, most_s: float) -> float:
+    """Returns the deadline with the largest value, of many between two; the longest if none has any."""
     tried_s = np.geomspace(least_s, most_s, _COARSE)
-    found = [progress(deadline_s) for deadline_s in tried_s.tolist()]
+    found = [value(deadline_s) for deadline_s in tried_s.tolist()]
     best = int(np.argmax(found))
     if found[best] == 0.0:
         return most_s
     ends_s = tried_s[max(best - 1, 0)], tried_s[min(best + 1, _COARSE - 1)]
     nearby_s = np.geomspace(*ends_s, _BETWEEN + 2)[1:-1]
-    near = [progress(deadline_s) for deadline_s in nearby_s.tolist()]
+    near = [value(deadline_s) for deadline_s in nearby_s.tolist()]
     return float(nearby_s[np.argmax(near)] if max(near) > found[best] else tried_s[best])
 
 

@@ -79,6 +79,8 @@ class PlanProblem:
       codes: compression levels by size alone, likewise; the smallest is `bits_per_weight`.
       block_rate_bps: r_n with the gain of each block of the bandwidth, for schemes that assign blocks: a device with
         one of S blocks sends at an S-th of it.  [num_devices, num_blocks]
+      sizes: prunable weights of the sub-models among which a scheme may choose, ascending; None: any number.
+        [num_sizes]
       work: trained parts and local steps, for schemes that choose them.
       seen: numbers, data sizes and memory of the devices, where a run plans; None for a problem by itself.
     """
@@ -101,6 +103,7 @@ class PlanProblem:
     ladder: Ladder | None = None
     codes: Codes | None = None
     block_rate_bps: Any = None
+    sizes: Any = None
     work: WorkModel | None = None
     seen: Seen | None = None
 
@@ -143,6 +146,9 @@ class PlanProblem:
                 raise InvalidValue("PlanProblem.block_rate_bps", rule, f"shape {rates.shape}")
             object.__setattr__(self, "block_rate_bps", rates)
 
+        if self.sizes is not None:
+            object.__setattr__(self, "sizes", _checked_sizes(self.sizes, float(np.min(self.fc_weights))))
+
     def subset(self, kept: Any) -> PlanProblem:
         """Returns the problem of some of its devices: a mask, or their positions in the new order."""
         given = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in _NOT_ARRAYS}
@@ -157,6 +163,7 @@ class PlanProblem:
             ladder=self.ladder,
             codes=self.codes,
             block_rate_bps=blocks,
+            sizes=self.sizes,
             work=None if self.work is None else self.work.subset(kept),
             seen=None if self.seen is None else self.seen.subset(kept),
         )
@@ -216,7 +223,7 @@ _KINDS: dict[str, type] = {
     "work": WorkModel,
     "seen": Seen,
 }
-_NOT_ARRAYS = (*_KINDS, "slice_bandwidth_hz", "block_rate_bps")
+_NOT_ARRAYS = (*_KINDS, "slice_bandwidth_hz", "block_rate_bps", "sizes")
 _RATIOS = ("max_pruning_ratio", "min_pruning_ratio")
 # Beyond any device, radio or model; the planner multiplies up to five such numbers and squares some.
 _LARGEST = 1e30
@@ -271,6 +278,13 @@ def _checked(name: str, value: Any) -> Array:
         rule = f"must be {f'from {1 / _LARGEST:g} to' if 'above' in _RULES[name] else 'at most'} {largest:g}"
         raise InvalidValue(field, rule, f"{float(checked.flat[int(np.argmax(absurd))]):g}")
     return checked
+
+
+def _checked_sizes(value: Any, most: float) -> Array:
+    sizes = np.atleast_1d(quantity("PlanProblem.sizes", value, at_least=0.0, at_most=most))
+    if sizes.ndim != 1 or not len(sizes) or np.any(np.diff(sizes) <= 0.0):
+        raise InvalidValue("PlanProblem.sizes", "must ascend", sizes.tolist(), "Example: sizes=[1_000, 2_000]")
+    return sizes
 
 
 def _checked_edge(value: Any) -> Array:

@@ -28,4 +28,6 @@ constants         what a device measures for Theorem 1
 model_source      where the model comes from, here and in workers
 training/         chunks of devices in workers
 sums              the sums of Eqs. (12) and (13)
+rollback          what becomes of a sum that explodes, and which children are suspected
+attacks           attackers of a simulation: which devices, and what they send
 """

@@ -127,6 +127,9 @@ def _check_work(scenario: Scenario, method: Method) -> None:
 
 def _check_relay(scenario: Scenario, method: Method) -> None:
     """Checks that updates can be added where devices add up each other's; compressed ones cannot, but votes can."""
+    if method.edge.compares and method.topology.overrides(Topology.relay):
+        rule = f"must not compare devices with topology {method.topology.name!r}, whose devices add up their updates"
+        raise InvalidValue("Scenario.aggregation.edge", rule, repr(method.edge.name), 'Example: "masked-mean"')
     if method.edge.by_group and method.topology.masters:
         return
     # Enough weights that a compression which excludes some does exclude some.

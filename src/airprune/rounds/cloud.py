@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -24,15 +24,28 @@ from airprune.methods.topology.base import RootRound, RootView
 from airprune.randomness import rng_for
 from airprune.rounds.parts import RECEIVED_BITS
 from airprune.rounds.recording import node_record
+from airprune.rounds.rollback import Verdict, update_length, verdict_on
 from airprune.rounds.sums import add_child
 from airprune.wireless.latency import global_round_latency_s
 
 if TYPE_CHECKING:
     from airprune.rounds.experiment import Experiment
+    from airprune.rounds.method import Method
     from airprune.rounds.state import RunState
     from airprune.simulation.environment import Environment
 
 Array = np.ndarray
+
+
+class Linked(Protocol):
+    """A run with links above its edges: an `Experiment`, or one whose clients are not ours."""
+
+    @property
+    def backhaul(self) -> Backhaul: ...
+    @property
+    def method(self) -> Method: ...
+    @property
+    def counts_links(self) -> bool: ...
 
 
 def middle_rounds(run: Experiment, state: RunState, environment: Environment) -> Iterator[dict[str, Any]]:
@@ -42,7 +55,8 @@ def middle_rounds(run: Experiment, state: RunState, environment: Environment) ->
         if not state.counters[level] or (state.counters[level] < tree.max_rounds(level) and not state.diverged):
             continue
         closing = tree.active(level - 1, state.counters[:level])
-        models = combined(run, state, level, environment.out(state))
+        out = environment.out(state)
+        models, verdicts = with_last_good(run, state, level, combined(run, state, level, out), out)
         state.models[tree.nodes(level - 1)][closing] = models[closing]
         took_s, bits = latency_s(run, state, level), count_links(run, state, level)
         state.latency_s[level - 1].append(np.where(closing, took_s, np.nan).tolist())
@@ -51,10 +65,11 @@ def middle_rounds(run: Experiment, state: RunState, environment: Environment) ->
         state.counters[level - 1] += 1
         send_down(state, level - 1)
         nodes = np.flatnonzero(closing)
-        yield node_record(state, level - 1, state.counters[level - 1], nodes, took_s[closing], bits)
+        rolled_back = [node for node in nodes.tolist() if verdicts[node].rolled_back]
+        yield node_record(state, level - 1, state.counters[level - 1], nodes, took_s[closing], bits, rolled_back)
 
 
-def latency_s(run: Experiment, state: RunState, level: int) -> Array:
+def latency_s(run: Linked, state: RunState, level: int) -> Array:
     """Time each parent of a level's nodes waits for the slowest child: its rounds, then its link.  [num_parents]
 
     Where the downlink is charged, the link also carries the model down before the child's first round.
@@ -69,12 +84,12 @@ def latency_s(run: Experiment, state: RunState, level: int) -> Array:
     return np.array([global_round_latency_s(rows[:, part.parent == p]) for p in range(parents.stop - parents.start)])
 
 
-def _down_bits(run: Experiment, level: int) -> float:
+def _down_bits(run: Linked, level: int) -> float:
     """Bits that a node of a level gets from its parent per round of that; 0 where they are free or nothing is sent."""
     return run.backhaul.down_bits if level > run.method.topology.top else 0.0
 
 
-def count_links(run: Experiment, state: RunState, level: int) -> tuple[float, float] | None:
+def count_links(run: Linked, state: RunState, level: int) -> tuple[float, float] | None:
     """Adds what the links above a level's nodes carried in a round of their parents; returns the bits (up, down).
 
     None, and nothing added, where the downlink is free or the topology counts them itself.
@@ -120,6 +135,33 @@ def combined(run: Experiment, state: RunState, level: int, out: Array | None = N
         run.round_index(state),
         out if level == run.tree.depth - 1 else None,
     )
+
+
+def with_last_good(
+    run: Experiment, state: RunState, level: int, models: Array, out: Array | None = None
+) -> tuple[Array, list[Verdict]]:
+    """Returns the models of a level's parents, with those that they had where the combined ones explode; verdicts.
+
+    Children are named by their numbers in the level. Where `aggregation.rollback` is none, every verdict is good.
+
+    Args:
+      models: as `combined` has them.  [num_parents, num_state]
+      out: edges that do not count.  [num_edges] bool
+    """
+    most, tree = run.scenario.aggregation.rollback, run.tree
+    if most is None:
+        return models, [Verdict()] * len(models)
+    parents, children = state.models[tree.nodes(level - 1)], state.models[tree.nodes(level)]
+    kept, verdicts = [], []
+    for p, (model, parent) in enumerate(zip(models, parents, strict=True)):
+        nodes = np.flatnonzero(tree.levels[level].parent == p)
+        if out is not None and level == tree.depth - 1:
+            nodes = nodes[~out[nodes]]
+        lengths = [update_length(children[node], parent) for node in nodes]
+        suspected, rolled_back = verdict_on(update_length(model, parent), lengths, most)
+        kept.append(parent if rolled_back else model)
+        verdicts.append(Verdict(tuple(nodes[list(suspected)].tolist()), rolled_back))
+    return np.stack(kept), verdicts
 
 
 def combined_now(run: Experiment, state: RunState, top: int = -1) -> Array:

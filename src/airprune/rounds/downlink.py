@@ -1,6 +1,7 @@
 """The downlink of an edge round: the model's way to the devices before they train, where `radio.downlink` charges it.
 
-    broadcast   one whole model per edge, at the rate of the slowest device that it goes to
+    broadcast   one model per edge, at the rate of the slowest device that it goes to: the whole one, or what devices of
+                nested sub-models, or of half an adapter, lack
     unicast     each device's own sub-model in turn, over the whole bandwidth
 
 Deadlines are of compute plus uplink, Eqs. (14)–(16): the downlink comes before, and makes a round longer but no device
@@ -59,10 +60,11 @@ def downlink_of(
     each_bits = model_bits(context, planned)[gets]
     receive_s = np.zeros(len(gets))
     if context.radio.downlink == "broadcast":
-        whole_bits = context.whole_model_bits
-        time_s = broadcast_time_s(whole_bits, rate_bps, place[gets], num_edges=num_edges)
+        largest = np.full(num_edges, -1)
+        np.maximum.at(largest, place[gets], planned.keep[gets])
+        bits = np.where(largest >= 0, context.broadcast_bits(largest), 0.0)
+        time_s = broadcast_time_s(bits[place[gets]], rate_bps, place[gets], num_edges=num_edges)
         receive_s[gets] = time_s[place[gets]]
-        bits = np.where(np.bincount(place[gets], minlength=num_edges) > 0, whole_bits, 0.0)
     else:
         time_s = unicast_time_s(each_bits, rate_bps, place[gets], num_edges=num_edges)
         receive_s[gets] = each_bits / rate_bps

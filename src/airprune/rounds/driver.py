@@ -10,10 +10,21 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from airprune.components.component import Owner
 from airprune.engines.base import Engine
 from airprune.methods.outcome import GlobalOutcome
-from airprune.rounds.cloud import combined, count_links, latency_s, middle_rounds, root_round, send_down, waited_s
+from airprune.rounds.cloud import (
+    combined,
+    count_links,
+    latency_s,
+    middle_rounds,
+    root_round,
+    send_down,
+    waited_s,
+    with_last_good,
+)
 from airprune.rounds.edge import close_round
 from airprune.rounds.evaluation import accuracy_of, global_metrics
 from airprune.rounds.experiment import Experiment
@@ -25,8 +36,9 @@ from airprune.rounds.recording import (
     downlink_totals,
     edge_record,
     global_record,
+    verdict_fields,
 )
-from airprune.rounds.settling import note_divergence_at_cloud, note_divergence_at_edges, settle
+from airprune.rounds.settling import note_divergence_at_cloud, note_divergence_at_edges, note_suspects, settle
 from airprune.rounds.state import RunState
 from airprune.rounds.sums import EdgeResult
 from airprune.rounds.timing import TimedRound
@@ -73,6 +85,7 @@ def edge_round(
     results = environment.play(run, engine, state, plan.timed, groups)  # lines 5–9 on devices, 10–15 at edges
 
     note_divergence_at_edges(run, state, results)
+    note_suspects(run, plan.present, results)
     timed, outcome = settle(run, at, plan, candidates, results)
     for part in run.own_parts if state.diverged else run.parts:
         state.values |= part.after_edge_round(outcome, state.values)
@@ -84,7 +97,15 @@ def edge_round(
     if watch is not None:
         watch(timed, results)
     record = edge_record(
-        state, timed, plan.present, results, len(candidates.device), plan.shown_lag, run.recorded(at, timed), power_w
+        state,
+        timed,
+        plan.present,
+        results,
+        len(candidates.device),
+        plan.shown_lag,
+        run.recorded(at, timed),
+        power_w,
+        run.attack,
     )
     if run.scenario.rounds.evaluate_every == "edge":
         record |= accuracy_of(run, engine, state, now=True)
@@ -93,19 +114,26 @@ def edge_round(
 
 def global_round(run: Experiment, engine: Engine, state: RunState, environment: Environment) -> Record:
     """Line 17: the cloud combines its children, Eq. (13), moves, and the result is evaluated."""
-    model = combined(run, state, 0, environment.out(state))[0]
+    out = environment.out(state)
+    (model,), (verdict,) = with_last_good(run, state, 0, combined(run, state, 0, out), out)
     own = {name: state.values[name] for name in run.slot_names(Owner.CLOUD)}
     trained = run.shape.num_parameters
     state.models[0], own = close_round(
-        run.method.cloud_step, "cloud_step", state.global_state, model, state.held, own, num_parameters=trained
+        run.method.cloud_step,
+        "cloud_step",
+        state.global_state,
+        model,
+        np.zeros(len(model), dtype=bool) if verdict.rolled_back else state.held,
+        own,
+        num_parameters=trained,
     )
     state.values |= own
     note_divergence_at_cloud(run, state)
     took_s = float(latency_s(run, state, 0)[0])
-    metrics: Record = {}
+    metrics: Record = verdict_fields(verdict)
     if (root := root_round(run, state)) is not None:
         took_s += root.latency_s
-        metrics = count_root_round(state.totals, root)
+        metrics |= count_root_round(state.totals, root)
     elif count_links(run, state, 0) is not None:
         metrics["backhaul_bits"] = state.totals.backhaul_bits
     if run.radio.charges_downlink:

@@ -17,7 +17,6 @@ from airprune.planning import Plan, PlanProblem
 from airprune.planning.deadline import FIRST_KAPPA, auto_deadline_s
 from airprune.planning.limits import full_band_rate_at
 from airprune.planning.schemes.air_budget import AirBudget
-from airprune.planning.schemes.work_scheme import WorkScheme
 from airprune.planning.tradeoff import rate_of_share
 from airprune.rounds.method import tier_name
 from airprune.rounds.planning_context import (
@@ -158,9 +157,8 @@ def selected_plan(
         problem = plan_problem(context, chosen, cpu_hz[selected], charges)
         if context.plan.deadline_s == "auto":
             beside_s = time_beside_s(context, chosen)
-            if isinstance(scheme, WorkScheme):
-                deadline_s = scheme.best_deadline_s(problem, beside_s)
-            else:
+            deadline_s = scheme.best_deadline_s(problem, beside_s)
+            if deadline_s is None:
                 fair = isinstance(scheme, AirBudget) and scheme.fair
                 deadline_s = auto_deadline_s(problem, scheme.plan, kappa, fair=fair, beside_s=beside_s)
             problem = replace(problem, deadline_s=deadline_s)

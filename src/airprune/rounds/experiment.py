@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -25,11 +26,13 @@ from airprune.models.layout import LocalModel
 from airprune.models.losses import CROSS_ENTROPY
 from airprune.models.losses.own import Criteria, criteria_of, named
 from airprune.models.names import HIDDEN
+from airprune.models.scores import giving_scores
 from airprune.models.start_weights import load_start
 from airprune.planning.deadline import FIRST_KAPPA
 from airprune.planning.periods import local_steps_at
 from airprune.planning.schemes.work_scheme import WorkScheme
 from airprune.randomness import rng_for
+from airprune.rounds.attacks import Attack, flip_labels
 from airprune.rounds.checks import check_method, check_model, check_training
 from airprune.rounds.cloud import Backhaul
 from airprune.rounds.compute_times import ComputeTimes, compute_times
@@ -127,7 +130,7 @@ class Experiment:
         if data.fields and model is None:
             names = ", ".join(one.name for one in data.fields)
             raise InvalidValue("run.model", f"must be given for samples of several inputs, {names}", None)
-        with taking(model, data.fields):
+        with taking(model, data.fields), giving_scores(model, data.train_x):
             source = source_of(
                 scenario,
                 data.train_x,
@@ -141,6 +144,9 @@ class Experiment:
         if scenario.model.start is not None:
             load_start(flat, scenario.model.start)
         samples = samples_by_device(scenario, data, network)
+        attack = Attack.of(scenario.attack, network.num_devices, scenario.seed)
+        if attack is not None and not attack.replaces:
+            data = flip_labels(attack, data, samples, is_shared=scenario.data.samples_per_device is not None)
         method = Method.of(scenario)
         check_method(scenario, method, shape=flat.shape, num_devices=network.num_devices)
         check_training(scenario, training, method, data.train_x, device)
@@ -175,6 +181,13 @@ class Experiment:
     def used(self) -> str:
         """The kernel, and what it computes on unless that is the CPU: `torch:cuda`."""
         return self.kernel if self.device == "cpu" else f"{self.kernel}:{self.device}"
+
+    @property
+    def identity(self) -> str:
+        """A digest of the data set and the starting weights, which a checkpoint belongs to beyond the scenario."""
+        digest = hashlib.sha256(self.dataset.fingerprint.encode())
+        digest.update(self.model.state_array.tobytes())
+        return digest.hexdigest()
 
     @cached_property
     def max_pruning_ratio(self) -> float:
@@ -386,6 +399,16 @@ class Experiment:
         return state.global_round * self._rounds_per_global_round + self.step_index(state)
 
     @cached_property
+    def attack(self) -> Attack | None:
+        """Attack of the scenario, if it has attackers."""
+        return Attack.of(self.scenario.attack, self.network.num_devices, self.scenario.seed)
+
+    @cached_property
+    def reported_suspects(self) -> set[int]:
+        """Suspected devices that the user has read of."""
+        return set()
+
+    @cached_property
     def reported_failures(self) -> set[int]:
         """Devices whose failure the user has read."""
         return set()
@@ -528,6 +551,7 @@ class Experiment:
             drop_failing=self.scenario.engine.on_device_failure == "drop-device",
             folder=getattr(dataset, "folder", None),
             setup_payload=setup_payload(),
+            attack=self.attack,
         )
 
 

@@ -30,6 +30,8 @@ Array = np.ndarray
 Values = dict[str, Array]
 # At the most, to fill the last byte of an update.
 PADDING_BITS = 7.0
+# Shares of weights that differ by less are equal.
+_NEAR = 1e-9
 # Stands in a problem until its deadline is found.
 _ANY_DEADLINE_S = 1.0
 
@@ -110,6 +112,11 @@ class PlanningContext:
         """Bits of a whole model on the downlink, with what the objective sends beside it."""
         return self.shape.num_weights * self.wire.value_bits + self.objective_bits
 
+    def broadcast_bits(self, largest: Array) -> Array:
+        """Returns the bits of each edge's message to devices that keep so many prunable weights at most."""
+        missing = self.shape.prunable_weights - self.method.masking.broadcast_weights(self.shape, largest)
+        return np.asarray(self.whole_model_bits - missing * self.wire.value_bits)
+
     def upload_bits(
         self,
         keep: Array,
@@ -187,6 +194,18 @@ class PlanningContext:
             return None
         return Ladder([code.bits_per_weight for code in codes], [code.error for code in codes])
 
+    @property
+    def sizes(self) -> Array | None:
+        """Prunable weights of the sub-models among which the scheme may choose, within the bounds on ratios."""
+        sizes = self.method.masking.sizes(self.shape)
+        if sizes is None:
+            return None
+        kept_share = sizes / self.shape.prunable_weights
+        inside = (kept_share >= 1.0 - self.max_pruning_ratio - _NEAR) & (
+            kept_share <= 1.0 - self.min_pruning_ratio + _NEAR
+        )
+        return np.asarray(sizes[inside]) if inside.any() else None
+
     @cached_property
     def codes(self) -> Codes | None:
         """The codes of which the scheme may take the largest that fits."""
@@ -243,6 +262,7 @@ def plan_problem(context: PlanningContext, candidates: Candidates, cpu_hz: Array
         ladder=ladder,
         codes=codes,
         block_rate_bps=block_rate_bps,
+        sizes=context.sizes if scheme.chooses_sizes else None,
         work=_work_model(context, candidates, cpu_hz, charges),
         objective_weight=context.method.weighting.weights(
             replace(candidates, plans_work=context.local_work is not None)
@@ -273,17 +293,20 @@ def _work_model(context: PlanningContext, candidates: Candidates, cpu_hz: Array,
 
 
 def time_beside_s(context: PlanningContext, candidates: Candidates) -> Array | float:
-    """Returns what a round takes beside compute and uplink at each device's edge: downlink of whole models, and links.
+    """Returns what a round takes beside compute and uplink at each device's edge: downlink and links.
 
     0 where the downlink is free.  [num_devices]
     """
     if context.link_share_s is None:
         return 0.0
     ids, place = np.unique(candidates.edge, return_inverse=True)
-    time_s = broadcast_time_s if context.radio.downlink == "broadcast" else unicast_time_s
+    time_s, bits = unicast_time_s, context.whole_model_bits
+    if context.radio.downlink == "broadcast":
+        most = round((1.0 - context.min_pruning_ratio) * context.shape.prunable_weights)
+        time_s, bits = broadcast_time_s, float(context.broadcast_bits(np.array([most]))[0])
     rate_bps = downlink_rate_bps(candidates.full_band_rate_bps, context.radio)
     reached = rate_bps > 0.0
-    down_s = time_s(context.whole_model_bits, rate_bps[reached], place[reached], num_edges=len(ids))
+    down_s = time_s(bits, rate_bps[reached], place[reached], num_edges=len(ids))
     beside_s: Array = down_s[place] + context.link_share_s[candidates.edge]
     return beside_s
 

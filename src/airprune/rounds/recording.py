@@ -11,7 +11,9 @@ import numpy as np
 
 from airprune.json_types import EdgeCoverage
 from airprune.methods.topology.base import RootRound
+from airprune.rounds.attacks import Attack
 from airprune.rounds.records import EdgeRecord, GlobalRecord, NodeRecord, Totals
+from airprune.rounds.rollback import Verdict
 from airprune.rounds.state import RunState
 from airprune.rounds.sums import EdgeResult
 from airprune.rounds.timing import DeviceOutcome, TimedRound
@@ -79,6 +81,7 @@ def edge_record(
     lag: Array | None = None,
     sample: Array | None = None,
     station_power_w: float = 0.0,
+    attack: Attack | None = None,
 ) -> dict[str, Any]:
     """Returns the record of one edge round; `num_devices` were candidates, and devices began `lag` rounds ago.
 
@@ -113,6 +116,15 @@ def edge_record(
         optional["station_energy_j"] = station_power_w * float(timed.downlink_s.sum())
     if lag is not None:
         optional["lag"] = tuple(lag[shown].tolist())
+    if attack is not None:
+        here = timed.takes_part[shown]
+        optional["attackers"] = tuple(attack.among(planned.device[shown][here]))
+    suspected = sorted(device for result in results for device in result.suspected)
+    rolled_back = [edge for edge, result in zip(present, results, strict=True) if result.rolled_back]
+    if suspected:
+        optional["suspected"] = tuple(suspected)
+    if rolled_back:
+        optional["rolled_back"] = tuple(rolled_back)
     if sample is not None:
         optional |= _summary(timed, whole["loss"])
     return EdgeRecord(
@@ -177,6 +189,7 @@ def node_record(
     nodes: Array,
     latency_s: Array,
     link_bits: tuple[float, float] | None = None,
+    rolled_back: Sequence[int] = (),
 ) -> dict[str, Any]:
     """One round of the nodes of a level between edges and cloud; `link_bits` up from and down to their children."""
     up_bits, down_bits = link_bits or (None, None)
@@ -188,12 +201,19 @@ def node_record(
         latency_s=_numbers(latency_s),
         uploaded_bits=up_bits,
         downlink_bits=down_bits,
+        rolled_back=tuple(rolled_back) or None,
     ).to_json()
 
 
 def downlink_totals(totals: Totals) -> dict[str, Any]:
     """Returns the fields of a `GlobalRecord` about charged downlinks."""
     return {name: getattr(totals, name) for name in ("downlink_bits", "downlink_s", "station_energy_j")}
+
+
+def verdict_fields(verdict: Verdict) -> dict[str, Any]:
+    """Returns the fields of a `GlobalRecord` about an exploding model; none if all is well."""
+    found: dict[str, Any] = {"suspected": verdict.suspected} if verdict.suspected else {}
+    return found | ({"rolled_back": True} if verdict.rolled_back else {})
 
 
 def global_record(state: RunState, latency_s: float, metrics: dict[str, Any]) -> dict[str, Any]:

@@ -140,6 +140,17 @@ class EdgeRecord(JsonRecord):
     lag: Annotated[
         Numbers | None, About(Per.DEVICE, "rounds since the model it began with, where that is not this round's")
     ] = None
+    attackers: Annotated[
+        tuple[int, ...] | None, About(Per.ROUND, "those of its devices that uploaded and are attackers, with `attack`")
+    ] = None
+    suspected: Annotated[
+        tuple[int, ...] | None,
+        About(Per.ROUND, "devices whose updates were not finite or far too long, if any; with `aggregation.rollback`"),
+    ] = None
+    rolled_back: Annotated[
+        tuple[int, ...] | None,
+        About(Per.ROUND, "edges that kept their model since the average exploded, if any; likewise"),
+    ] = None
     sampled_of: Annotated[
         int | None,
         About(Per.ROUND, "devices of the round, of which the lists hold a random sample; with `records.devices`"),
@@ -201,6 +212,17 @@ class GlobalRecord(JsonRecord):
     aggregator: Annotated[
         int | None, About(Per.THIS_ROUND, "the edge that averaged in the cloud's place, if one did")
     ] = None
+    suspected: Annotated[
+        tuple[int, ...] | None,
+        About(
+            Per.THIS_ROUND,
+            "edges, or nodes below the cloud, whose updates were not finite or far too long, if any; "
+            "with `aggregation.rollback`",
+        ),
+    ] = None
+    rolled_back: Annotated[
+        bool | None, About(Per.THIS_ROUND, "true if the cloud kept its model since the combined one exploded")
+    ] = None
     diverged: Annotated[
         str | None,
         About(Per.MODEL, "where training diverged: which models are not finite numbers; the run's last record"),
@@ -225,6 +247,10 @@ class NodeRecord(JsonRecord):
     latency_s: Annotated[Numbers, About(Per.NODE, "how long each waited for its children")]
     uploaded_bits: Annotated[float | None, About(Per.ROUND, "what the children sent")] = None
     downlink_bits: Annotated[float | None, About(Per.ROUND, "what was sent to the children")] = None
+    rolled_back: Annotated[
+        tuple[int, ...] | None,
+        About(Per.ROUND, "nodes that kept their model since the combined one exploded, if any; `aggregation.rollback`"),
+    ] = None
     extra: dict[str, Any] = field(default_factory=dict)
 
 

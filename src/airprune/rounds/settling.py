@@ -136,6 +136,22 @@ def _report_failures(failures: Sequence[Failure], reported: set[int]) -> None:
             )
 
 
+def note_suspects(run: Experiment, present: Sequence[int], results: Sequence[EdgeResult]) -> None:
+    """Logs each suspected device once, and every edge that keeps its model."""
+    for edge, result in zip(present, results, strict=True):
+        new = [device for device in result.suspected if device not in run.reported_suspects]
+        run.reported_suspects.update(new)
+        if new:
+            _log.warning(
+                "%s sent an update that is not finite, or more than %g times as long as the median at edge %d.",
+                _named("Device", new),
+                run.scenario.aggregation.rollback,
+                edge,
+            )
+        if result.rolled_back:
+            _log.warning("Edge %d keeps its model in this round: the average of its devices exploded.", edge)
+
+
 def note_divergence_at_edges(experiment: Experiment, state: RunState, results: Sequence[EdgeResult]) -> None:
     """Sets `state.diverged` if an edge's model is not finite, or a device could not go on for that reason.
 

@@ -22,6 +22,7 @@ from airprune.methods.aggregation import Aggregation
 from airprune.methods.aggregation.masked_sum import MaskedSum
 from airprune.methods.masking.core.coverage import Coverage, coverage_of
 from airprune.rounds.messages import Upload
+from airprune.rounds.rollback import Verdict, update_length, verdict_on
 
 if TYPE_CHECKING:
     from airprune.rounds.training.chunks import TrainTask
@@ -89,6 +90,7 @@ class ChunkSum:
       total: of the aggregation; None stands for devices that workers died of.
       reports: arrays summed over devices, by name.
       memory: the devices' slots after the round; gone as soon as the driver has stored them.
+      lengths: of the updates, in the order of the devices, if they are measured.
     """
 
     total: MaskedSum | None
@@ -96,6 +98,7 @@ class ChunkSum:
     failures: tuple[Failure, ...] = ()
     reports: Mapping[str, Array] = field(default_factory=dict)
     memory: Mapping[str, Array] = field(default_factory=dict)
+    lengths: tuple[float, ...] = ()
 
     def copy(self) -> ChunkSum:
         """Returns a copy with sums of its own, that can be used up."""
@@ -115,6 +118,7 @@ def chunk_sum(
     rows: list[tuple[Any, ...]] = []
     failures, reports = [], dict[str, Array]()
     memory: dict[str, list[Array]] = {name: [] for name in task.memory}
+    lengths: list[float] = []
     for number, upload in enumerate(uploads):
         if isinstance(upload, Failure):
             failures.append(upload)
@@ -131,12 +135,16 @@ def chunk_sum(
         for name, kept in memory.items():
             kept.append(upload.memory[name])
         rows.append(_row(device, upload, shape))
+        if task.measured:
+            sent = _sent(shape, upload) if frozen is None else _sent(shape, upload) & ~frozen
+            lengths.append(update_length(upload.state, received, sent))
     return ChunkSum(
         total=total,
         statistics=DeviceStatistics.of(rows),
         failures=tuple(failures),
         reports=reports,
         memory={name: np.stack(kept) for name, kept in memory.items() if kept},
+        lengths=tuple(lengths),
     )
 
 
@@ -198,6 +206,8 @@ class EdgeResult:
       combined: the average, before the edge's own step.  [num_state]
       held: which entries of the state some device sent, or as many as must.  [num_state] bool
       kept_by: how many devices sent each prunable weight; 0 if too few.  [num_prunable]
+      suspected: devices whose updates were not finite or far too long, see `rollback`.
+      rolled_back: whether the average exploded, so that `combined` is what the devices started from.
     """
 
     combined: Array
@@ -207,6 +217,8 @@ class EdgeResult:
     statistics: DeviceStatistics
     failures: tuple[Failure, ...]
     reports: Mapping[str, Array]
+    suspected: tuple[int, ...] = ()
+    rolled_back: bool = False
 
 
 def add_child(
@@ -252,7 +264,7 @@ def merge_sums(parts: Iterable[ChunkSum]) -> ChunkSum:
     parts = iter(parts)
     first = next(parts)
     total, statistics, failures = first.total, [first.statistics], [*first.failures]
-    reports = dict(first.reports)
+    reports, lengths = dict(first.reports), [*first.lengths]
     for part in parts:
         if total is None:
             total = part.total
@@ -262,8 +274,9 @@ def merge_sums(parts: Iterable[ChunkSum]) -> ChunkSum:
             reports[name] = reports[name] + array if name in reports else array
         statistics.append(part.statistics)
         failures += part.failures
+        lengths += part.lengths
     joined = DeviceStatistics.joined(statistics)
-    return ChunkSum(total=total, statistics=joined, failures=tuple(failures), reports=reports)
+    return ChunkSum(total=total, statistics=joined, failures=tuple(failures), reports=reports, lengths=tuple(lengths))
 
 
 def edge_sum(parts: Iterable[ChunkSum]) -> ChunkSum:
@@ -280,6 +293,7 @@ def finish_sum(
     *,
     served_weight: float | None = None,
     min_contributors: int = 1,
+    rollback: float | None = None,
 ) -> EdgeResult:
     """Eq. (12): returns the result of an edge round at one edge.
 
@@ -287,8 +301,9 @@ def finish_sum(
       received: the model that its devices started from.  [num_state]
       served_weight: Σ c_n of all devices of the edge, if those count that are not heard from.
       min_contributors: t; a weight that fewer devices kept counts as kept by none.
+      rollback: X of `rollback`, given the lengths of the updates; None: never.
     """
-    held = np.zeros(len(received), dtype=bool)
+    held, verdict = np.zeros(len(received), dtype=bool), Verdict()
     if part.total is None or not part.total.all_count:
         kept_by = np.zeros(prunable.stop - prunable.start, dtype=np.int64)
         coverage = coverage_of(kept_by, 0)
@@ -305,6 +320,10 @@ def finish_sum(
             combined = aggregation.absent(combined, received, part.total.all_weight / served_weight)
         if least > 1:
             combined = np.where(held, combined, received)
+        if rollback is not None:
+            verdict = verdict_on(update_length(combined, received, held), part.lengths, rollback)
+        if verdict.rolled_back:
+            combined, held = received, np.zeros_like(held)
     return EdgeResult(
         combined=combined,
         held=held,
@@ -313,6 +332,8 @@ def finish_sum(
         statistics=part.statistics,
         failures=part.failures,
         reports=part.reports,
+        suspected=tuple(part.statistics.device[list(verdict.suspected)].tolist()),
+        rolled_back=verdict.rolled_back,
     )
 
 
@@ -354,6 +375,8 @@ def mean_of_parts(
         statistics=statistics,
         failures=tuple(failure for result in results for failure in result.failures),
         reports=reports,
+        suspected=tuple(sorted(device for result in results for device in result.suspected)),
+        rolled_back=any(result.rolled_back for result in results),
     )
 
 

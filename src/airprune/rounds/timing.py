@@ -148,8 +148,12 @@ def _indexed(value: Any, kept: Array, *, but: tuple[str, ...]) -> dict[str, Any]
     return {name: array[kept] for name, array in arrays.items() if isinstance(array, np.ndarray)}
 
 
-def time_round(context: PlanningContext, planned: PlannedRound, events: Events) -> TimedRound:
-    """Returns times, energies and outcomes of a planned round."""
+def time_round(context: PlanningContext, planned: PlannedRound, events: Events, *, strict: bool = False) -> TimedRound:
+    """Returns times, energies and outcomes of a planned round.
+
+    Args:
+      strict: whether the deadline also holds for a plan that exceeds it, as of work whose length no plan could know.
+    """
     in_plan, shape = planned.in_plan, context.shape
     compute_s, training_s = _compute_s(context, planned)
     powered_s = compute_s if context.compute.probe_takes_energy else training_s
@@ -161,7 +165,7 @@ def time_round(context: PlanningContext, planned: PlannedRound, events: Events) 
     planned_s = compute_s + after_s
 
     compute_s = compute_s * events.slowdown
-    limit_s = np.maximum(planned.deadline_s, planned_s) * _ROUNDING
+    limit_s = np.maximum(planned.deadline_s, 0.0 if strict else planned_s) * _ROUNDING
     if planned.true_rate_bps is not None:
         uplink_s = np.minimum(_uplink_s(context, planned, planned.true_rate_bps), _GIVEN_UP * limit_s)
         after_s = uplink_s if relay_s is None else relay_s + uplink_s

@@ -132,7 +132,7 @@ def _built(scenario: Scenario) -> nn.Module:
     loss = LOSSES.get(scenario.train.loss)
     outputs = 1 if loss is not None and loss.targets == "values" else entry.num_classes
     name, shape = scenario.model.name, entry.feature_shape
-    return build_model(name, input_shape=shape, num_classes=outputs, seed=scenario.seed)
+    return build_model(name, input_shape=shape, num_classes=outputs, seed=scenario.seed, shape_only=True)
 
 
 def _checked(model: Any) -> nn.Module:

@@ -13,6 +13,11 @@ Of a run on real machines also:
     measured.jsonl                  the outcome of each device in it
     status.json                     the devices and edges that are connected now
 
+Of a Flower app also:
+
+    flower.json                     the app, its config, how compute times are found
+    replies/                        answers of its clients, until the run has ended
+
 The checkpoint and the final model know which run they belong to and the SHA-256 of the records that came before them
 (`Provenance`), so an edited record or another run's file is found. Older folders without checksums can be read.
 """
@@ -117,6 +122,8 @@ class RunFolder:
         self.inputs_file = path / "inputs.jsonl"
         self.measured_file = path / "measured.jsonl"
         self.status_file = path / "status.json"
+        self.flower_file = path / "flower.json"
+        self.replies_folder = path / "replies"
 
     @property
     def has_run(self) -> bool:
@@ -161,6 +168,16 @@ class RunFolder:
         except OSError as error:
             raise UsageError(f"{self.scenario_file} cannot be read: {error.strerror}.") from None
         return Scenario.stored(self.scenario_file, content)
+
+    def flower(self) -> dict[str, Any] | None:
+        """Reads what is recorded of the Flower app that ran here; None if there was none."""
+        found = read_json(self.flower_file, max_bytes=MAX_ENVIRONMENT_BYTES)
+        return found if isinstance(found, dict) else None
+
+    def clock_words(self, scenario: Scenario) -> str:
+        """Returns the name of the clock, for captions: the scenario's, or how a Flower app's calls were timed."""
+        app = self.flower()
+        return scenario.clock.words if app is None else f"of a Flower app, {app.get('compute_from')}"
 
     def environment(self) -> dict[str, Any]:
         """Reads versions, commit and CPU; empty if they cannot be read."""

@@ -28,8 +28,8 @@ from airprune.runs.lines import Lines, sentence_if_unwritable
 from airprune.runs.lock import Lock
 
 if TYPE_CHECKING:
-    from airprune.rounds.experiment import Experiment
     from airprune.runs.store import DeviceStore
+    from airprune.scenario import Scenario
 
 Array = np.ndarray
 
@@ -39,6 +39,22 @@ class Savable(Protocol):
 
     def arrays(self) -> Mapping[str, Array]: ...
     def facts(self) -> dict[str, Any]: ...
+
+
+class Written(Protocol):
+    """The owner of a run folder: an `Experiment`, or an app of others on our network."""
+
+    @property
+    def scenario(self) -> Scenario: ...
+    @property
+    def identity(self) -> str:
+        """A digest of what a checkpoint belongs to beyond the scenario."""
+        ...
+
+    @property
+    def used(self) -> str:
+        """Name of the code that computes on devices."""
+        ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,12 +77,12 @@ class RunWriter:
     Refuses a folder that holds anything but a run of this very experiment.
     """
 
-    def __init__(self, folder: RunFolder, experiment: Experiment, lock: Lock) -> None:
+    def __init__(self, folder: RunFolder, experiment: Written, lock: Lock) -> None:
         self.folder = folder
         self._lock = lock
         self._scenario = experiment.scenario
         self._scenario_hash = experiment.scenario.hash
-        self._identity = identity(experiment)
+        self._identity = experiment.identity
         self._files = files_used_by(experiment.scenario)
         self._kernel = experiment.used
         self._settings = settings_digest(self._scenario.to_toml())
@@ -228,13 +244,6 @@ def finite(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: finite(entry) for key, entry in value.items()}
     return [finite(entry) for entry in value] if isinstance(value, list) else value
-
-
-def identity(experiment: Experiment) -> str:
-    """Returns a digest of the data set and the starting weights, which a checkpoint belongs to beyond the scenario."""
-    digest = hashlib.sha256(experiment.dataset.fingerprint.encode())
-    digest.update(experiment.model.state_array.tobytes())
-    return digest.hexdigest()
 
 
 def _other_files(theirs: Mapping[str, str], ours: Mapping[str, str]) -> str:

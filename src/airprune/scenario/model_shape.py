@@ -20,6 +20,10 @@ def shape_of(scenario: Scenario) -> ModelShape:
 
     data, settings = entry_of(scenario), scenario.model
     module = build_model(
-        settings.name, input_shape=data.feature_shape, num_classes=data.num_classes, seed=scenario.seed
+        settings.name,
+        input_shape=data.feature_shape,
+        num_classes=data.num_classes,
+        seed=scenario.seed,
+        shape_only=True,
     )
     return FlatModel(module, prunable=settings.prunable, personal=settings.personal).shape

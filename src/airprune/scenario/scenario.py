@@ -74,6 +74,7 @@ class Scenario(Section):
     evaluation: sections.EvaluationSection = sections.EvaluationSection()
     stop: sections.StopSection = sections.StopSection()
     events: sections.EventsSection = sections.EventsSection()
+    attack: sections.AttackSection = sections.AttackSection()
     diagnostics: sections.DiagnosticsSection = sections.DiagnosticsSection()
     records: sections.RecordsSection = sections.RecordsSection()
     engine: sections.EngineSection = sections.EngineSection()

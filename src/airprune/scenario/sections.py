@@ -169,8 +169,9 @@ class RadioSection(ChoiceSection):
     downlink: Literal["none", "broadcast", "unicast"] = Field(
         default="none",
         description="way of the model to the devices before each edge round, charged in time, bits and energy: one "
-        "broadcast of the whole model at the rate of the slowest device, or each device's own sub-model in turn; the "
-        "links down from the cloud are then charged too; none: free, as in the paper",
+        "broadcast of the whole model, or of what devices lack of adapters, at the rate of the slowest device; or each "
+        "device's own sub-model in turn; the links down from the cloud are then charged too; none: free, as in the "
+        "paper",
     )
     station_power_dbm: Decibel | None = Field(
         default=None, description="transmit power of a station on the downlink; none: transmit_power_dbm"
@@ -494,6 +495,12 @@ class AggregationSection(ChoiceSection):
     )
     min_contributors: Count = Field(
         default=1, description="at an edge, a weight kept by fewer devices than this stays unchanged, Eq. (12)"
+    )
+    rollback: Annotated[float, Field(ge=1)] | None = Field(
+        default=None,
+        description="an aggregate that is not finite, or whose update is more than this many times as long as the "
+        "children's median one, is discarded: the model stays as it was; children with such updates are recorded as "
+        "suspected; none: never",
     )
 
 
@@ -837,6 +844,33 @@ class EventsSection(Section):
     straggler_slowdown: Annotated[float, Field(ge=1)] = Field(
         default=2.0, description="slowdown of stragglers, a factor"
     )
+
+
+class AttackSection(Section):
+    """Attackers among the devices of a simulation: they train as ordered, and send something else."""
+
+    owner = "Scenario.attack"
+
+    kind: Literal["none", "sign-flip", "noise", "scaled", "label-flip", "free-rider", "colluding"] = Field(
+        default="none",
+        description="what attackers send: their update reversed (sign-flip), random numbers (noise), a multiple of it "
+        "(scaled), one trained on reversed classes (label-flip), none (free-rider), or all of them the same, a few "
+        "standard deviations from their mean (colluding)",
+    )
+    share: Ratio = Field(
+        default=0.2, description="share of the network's devices that attack, sampled once per seed, for all methods"
+    )
+    strength: Positive | None = Field(
+        default=None,
+        description="sign-flip (1) and scaled (100): factor of the update; noise (100): standard deviation over the "
+        "update's root mean square; colluding (1.5): standard deviations; none: the number in brackets",
+    )
+
+    @property
+    def strength_used(self) -> float:
+        """The strength, or that of the kind."""
+        usual = {"scaled": 100.0, "noise": 100.0, "colluding": 1.5}
+        return usual.get(self.kind, 1.0) if self.strength is None else self.strength
 
 
 class DiagnosticsSection(Section):

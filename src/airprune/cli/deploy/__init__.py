@@ -6,7 +6,10 @@ import typer
 
 from airprune.cli.deploy.demo import demo
 from airprune.cli.deploy.federation import init, renew, revoke, shape
+from airprune.cli.deploy.fleet import jobs, logs, resume, serve, stop, submit, systemd
+from airprune.cli.deploy.growth import add, enrol, invite, move, remove
 from airprune.cli.deploy.inspection import calibrate, status, verify
+from airprune.cli.deploy.models import deliver, models, predict, rollback
 from airprune.cli.deploy.nodes import cloud, device, edge
 from airprune.extras import need
 
@@ -22,5 +25,12 @@ def _needs_the_extra() -> None:
     need("deploy", "airprune deploy")
 
 
-for command in (demo, init, cloud, edge, device, revoke, renew, shape, status, calibrate, verify):
+COMMANDS = (
+    *(demo, init, cloud, edge, device, revoke, renew, shape),
+    *(add, remove, move, invite, enrol),
+    *(serve, submit, jobs, stop, resume, logs, systemd),
+    *(deliver, models, rollback, predict),
+    *(status, calibrate, verify),
+)
+for command in COMMANDS:
     deploy.command()(command)

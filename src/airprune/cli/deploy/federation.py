@@ -1,4 +1,4 @@
-"""`airprune deploy init | revoke | renew | shape`: the nodes of a federation, their kits and their uplink shares.
+"""`airprune deploy init | revoke | renew | shape`: a federation, its kits and their uplink shares.
 
 A kit is a node's credentials bundle: its certificate, its key, and the addresses it connects to.
 """
@@ -54,7 +54,7 @@ def init(
     """
     from airprune.deployment.identity import load_members, make_federation
 
-    with _writing(folder):
+    with writing(folder):
         kits = make_federation(
             folder,
             federation=federation,
@@ -82,11 +82,11 @@ def revoke(folder: Federation, node: NodeName) -> None:
     """
     from airprune.deployment.identity import revoke as revoke_node
 
-    with _writing(folder):
+    with writing(folder):
         serial = revoke_node(folder, node)
     typer.echo(serial)
     say(f"{node} is revoked.")
-    _say_where_the_denied_list_goes(folder)
+    say_where_lists_go(folder, "denied.toml")
 
 
 def renew(folder: Federation, node: NodeName, days: Days = 365) -> None:
@@ -96,11 +96,11 @@ def renew(folder: Federation, node: NodeName, days: Days = 365) -> None:
     """
     from airprune.deployment.identity import renew as renew_node
 
-    with _writing(folder):
+    with writing(folder):
         kit = renew_node(folder, node, days=days)
     typer.echo(str(kit))
     say(f"{node} has a new kit: copy it to the machine of the node and restart the node with it.")
-    _say_where_the_denied_list_goes(folder)
+    say_where_lists_go(folder, "denied.toml")
 
 
 def shape(
@@ -135,12 +135,15 @@ def shape(
     typer.echo("\n".join(htb_commands(interface, rates, addresses)))
 
 
-def _say_where_the_denied_list_goes(folder: Path) -> None:
-    say(f"If the cloud's kit is elsewhere, copy {folder / 'authority' / 'denied.toml'} into it.")
+def say_where_lists_go(folder: Path, *files: str) -> None:
+    """Names the files that the cloud reads, if its kit is not here."""
+    if not (folder / "cloud").is_dir():
+        names = " and ".join(str(folder / "authority" / name) for name in files)
+        say(f"The cloud's kit is elsewhere: copy {names} into it.")
 
 
 @contextlib.contextmanager
-def _writing(folder: Path) -> Iterator[None]:
+def writing(folder: Path) -> Iterator[None]:
     """Makes one sentence of a failure to write."""
     try:
         yield

@@ -12,6 +12,7 @@ import typer
 from rich.markup import escape
 
 from airprune.cli.console import print_json, say, stdout_console
+from airprune.cli.deploy.nodes import StateDir
 from airprune.cli.options import AsJson, named_values
 from airprune.cli.tables import plain_table, print_table
 from airprune.errors import UsageError
@@ -25,20 +26,29 @@ if TYPE_CHECKING:
     from airprune.runs.layout import RunFolder
 
 RunPath = Annotated[Path, typer.Argument(metavar="RUN", help="Run folder of the cloud.")]
+RunOrKit = Annotated[
+    Path, typer.Argument(metavar="RUN_OR_KIT", help="Run folder of the cloud, or the cloud's kit for its whole fleet.")
+]
 
 
-def status(run: RunPath, as_json: AsJson = False) -> None:
-    """Show the nodes online, the outcome of their last uploads, and measured beside predicted times.
+def status(run: RunOrKit, state_dir: StateDir = None, as_json: AsJson = False) -> None:
+    """Show the nodes online, why others are not, outcomes of uploads, and measured beside predicted times.
 
     Example: `airprune deploy status runs/yard`
     """
-    from airprune.deployment.status import read_status
+    from airprune.deployment.status import read_status_file
+    from airprune.runs.layout import RunFolder
 
-    folder = _run_folder(run)
-    found = read_status(folder)
+    is_kit = (run / "node.toml").is_file()
+    place = (state_dir or run / "state") if is_kit else run
+    found = read_status_file(place / "status.json")
     if found is None:
-        raise UsageError(f"{run} has no status.json that can be read; give the run folder of `airprune deploy cloud`.")
-    fits = {fit.name: fit for fit in _fits(folder)}
+        wanted = (
+            "has `airprune deploy serve` been started with it?" if is_kit else "give the cloud's run folder or kit."
+        )
+        raise UsageError(f"{place} has no status.json that can be read; {wanted}")
+    folder = RunFolder(place)
+    fits = {fit.name: fit for fit in _fits(folder)} if folder.has_run else {}
     if as_json:
         ratios = {name: {"compute": _json(fit.compute), "uplink": _json(fit.uplink)} for name, fit in fits.items()}
         print_json({**asdict(found), "is_stale": found.is_stale(), "measured_over_predicted": ratios})
@@ -48,6 +58,9 @@ def status(run: RunPath, as_json: AsJson = False) -> None:
     if found.is_stale():
         console.print(f"The cloud does not answer: its last status is {_ago(found.age_s())} old.", markup=False)
     print_table(_nodes_table(found.nodes, fits))
+    for node in found.nodes:
+        if node.trouble is not None:
+            console.print(f"{printable(node.name)}: {printable(node.trouble)}", markup=False)
 
 
 def calibrate(
@@ -132,13 +145,14 @@ def _fits(folder: RunFolder) -> list[DeviceFit]:
 
 
 def _headline(found: Status) -> str:
-    words = {"waiting": "waiting for nodes", "ended": "ended"}.get(found.state, found.state)
+    words = {"waiting": "waiting for nodes", "idle": "waiting for a job"}.get(found.state, found.state)
     if found.global_round is not None:
         words += f", global round {found.global_round} of {found.num_rounds}"
         words += "" if found.edge_round is None else f", edge round {found.edge_round}"
     devices = f"{found.online('device')} of {counted(found.count('device'), 'device')}"
     edges = f"{found.online('edge')} of {counted(found.count('edge'), 'edge')}"
-    return f"{printable(found.federation)}, {printable(found.run)}: {printable(words)}; online: {devices}, {edges}."
+    run = f", {printable(found.run)}" if found.run else ""
+    return f"{printable(found.federation)}{run}: {printable(words)}; online: {devices}, {edges}."
 
 
 def _nodes_table(nodes: Sequence[NodeStatus], fits: dict[str, DeviceFit]) -> Table:

@@ -16,10 +16,11 @@ from airprune.cli.console import print_json, say
 from airprune.cli.options import Changes, LastRoundAsJson, Resume, ScenarioName
 from airprune.cli.progress import show_progress
 from airprune.cli.scenario_argument import scenario_from
-from airprune.cli.stopping import STOPPED
+from airprune.cli.stopping import STOPPED, terminated_like_ctrl_c
 
 if TYPE_CHECKING:
     from airprune.deployment.identity import Node, Role
+    from airprune.deployment.remote import CloudSettings
 
 StateDir = Annotated[
     Path | None, typer.Option(metavar="DIR", help="Folder of the node's persistent state.  [default: state in KIT]")
@@ -27,6 +28,14 @@ StateDir = Annotated[
 Kit = Annotated[
     Path, typer.Argument(metavar="KIT", help="Credentials bundle of the node, made by `airprune deploy init`.")
 ]
+TestData = Annotated[
+    str | None,
+    typer.Option(metavar="SOURCE", help="Test set of your own: a folder with x.npy and y.npy, an .npz file, …"),
+]
+RenewBefore = Annotated[
+    float, typer.Option(metavar="DAYS", min=0.0, help="Renew the certificate this long before it expires.")
+]
+JsonLogs = Annotated[bool, typer.Option("--json-logs", help="Log JSON lines in place of sentences.")]
 
 
 def cloud(
@@ -55,33 +64,37 @@ def cloud(
         int | None,
         typer.Option(metavar="PORT", min=0, max=65535, help="Serve Prometheus metrics on this port of 127.0.0.1."),
     ] = None,
+    data: TestData = None,
+    json_logs: JsonLogs = False,
     as_json: LastRoundAsJson = False,
 ) -> None:
-    """Run a scenario on the edges and devices of a federation; its folder is a run folder like any other.
+    """Run one scenario on the edges and devices of a federation, which end with it; `deploy serve` keeps them.
+
+    Its folder is a run folder like any other.
 
     Example: `airprune deploy cloud kits/cloud deployed --out runs/real`
     """
     from airprune.deployment.cloud import deployed_run
-    from airprune.deployment.identity import load_node
-    from airprune.deployment.remote import CloudSettings
-    from airprune.errors import UsageError
+    from airprune.deployment.identity import Role
+    from airprune.deployment.own_data import test_set_of
     from airprune.runs.layout import RunFolder
 
-    if plan_with not in ("measured", "speeds", "network"):
-        raise UsageError(f"--plan-with must be measured, speeds or network, got {plan_with}.")
     chosen = scenario_from(scenario, overrides or [])
     folder = RunFolder(out or Path("runs") / f"{chosen.name}-deployed")
-    settings = CloudSettings(
-        measures=plan_with != "network",
-        measures_uplink=plan_with == "measured",
-        grace_s=grace,
-        patience_s=patience,
-        wait_s=wait,
-    )
-    _log_to_stderr()
+    settings = cloud_settings(plan_with=plan_with, grace=grace, patience=patience, wait=wait)
+    node = node_of(kit, Role.CLOUD)
+    log_to_stderr(node, json_logs=json_logs)
     try:
         with (
-            deployed_run(load_node(kit), chosen, folder, settings, resume=resume, metrics_port=metrics_port) as records,
+            deployed_run(
+                node,
+                chosen,
+                folder,
+                settings,
+                resume=resume,
+                dataset=test_set_of(data),
+                metrics_port=metrics_port,
+            ) as records,
             contextlib.closing(records),
         ):
             done = len(folder.records())
@@ -103,20 +116,23 @@ def edge(
     keep_uploads: Annotated[
         bool, typer.Option("--keep-uploads", help="Keep the uploads that counted, for `airprune deploy verify`.")
     ] = False,
+    renew_before: RenewBefore = 30.0,
+    json_logs: JsonLogs = False,
 ) -> None:
-    """Serve the devices of an edge until the run has ended.
+    """Serve the devices of an edge: of a fleet run after run, of `deploy cloud` until its run has ended.
 
     Example: `airprune deploy edge kits/e0`
     """
     from airprune.deployment.edge import Edge, EdgeSettings
     from airprune.deployment.identity import Role
 
-    node = _node(kit, Role.EDGE)
-    state = _state_folder(state_dir, kit)
-    _log_to_stderr()
+    node = node_of(kit, Role.EDGE)
+    state = state_folder(state_dir, kit)
+    log_to_stderr(node, json_logs=json_logs)
+    settings = EdgeSettings(keep_uploads=keep_uploads, renew_before_days=renew_before)
 
     async def serve() -> str:
-        return await Edge(node, state, EdgeSettings(keep_uploads=keep_uploads)).run()
+        return await Edge(node, state, settings).run()
 
     _until_the_end(serve)
 
@@ -138,8 +154,10 @@ def device(
         float,
         typer.Option(metavar="FACTOR", min=1.0, help="Compute as slowly as one this many times slower, for trials."),
     ] = 1.0,
+    renew_before: RenewBefore = 30.0,
+    json_logs: JsonLogs = False,
 ) -> None:
-    """Train on a device's own samples until the run has ended.
+    """Train on a device's own samples: in a fleet run after run, with `deploy cloud` until its run has ended.
 
     Example: `airprune deploy device kits/d0 --data samples.npz`
     """
@@ -150,15 +168,17 @@ def device(
 
     if not math.isfinite(slowdown):
         raise UsageError(f"--slowdown must be a finite number, got {slowdown:g}. Example: --slowdown 4")
-    node = _node(kit, Role.DEVICE)
+    node = node_of(kit, Role.DEVICE)
     check_source(data)
-    state = _state_folder(state_dir, kit)
-    settings = DeviceSettings(data=data, patience_s=patience, mobile=mobile, slowdown=slowdown)
-    _log_to_stderr()
+    state = state_folder(state_dir, kit)
+    settings = DeviceSettings(
+        data=data, patience_s=patience, mobile=mobile, slowdown=slowdown, renew_before_days=renew_before
+    )
+    log_to_stderr(node, json_logs=json_logs)
     _until_the_end(lambda: Device(node, state, settings).run())
 
 
-def _node(kit: Path, role: Role) -> Node:
+def node_of(kit: Path, role: Role) -> Node:
     from airprune.deployment.identity import load_node
     from airprune.errors import UsageError
 
@@ -168,7 +188,7 @@ def _node(kit: Path, role: Role) -> Node:
     return node
 
 
-def _state_folder(folder: Path | None, kit: Path) -> Path:
+def state_folder(folder: Path | None, kit: Path) -> Path:
     state = folder or kit / "state"
     state.mkdir(parents=True, exist_ok=True)
     return state
@@ -176,12 +196,35 @@ def _state_folder(folder: Path | None, kit: Path) -> Path:
 
 def _until_the_end(serve: Callable[[], Coroutine[Any, Any, str]]) -> None:
     try:
-        say(asyncio.run(serve()))
+        with terminated_like_ctrl_c():
+            say(asyncio.run(serve()))
     except KeyboardInterrupt:
         say("Stopped; start it again with the same command.")
         raise typer.Exit(STOPPED) from None
 
 
-def _log_to_stderr() -> None:
+def cloud_settings(*, plan_with: str, grace: float, patience: float, wait: float) -> CloudSettings:
+    """Returns the settings that these options mean."""
+    from airprune.deployment.remote import CloudSettings
+    from airprune.errors import UsageError
+
+    if plan_with not in ("measured", "speeds", "network"):
+        raise UsageError(f"--plan-with must be measured, speeds or network, got {plan_with}.")
+    return CloudSettings(
+        measures=plan_with != "network",
+        measures_uplink=plan_with == "measured",
+        grace_s=grace,
+        patience_s=patience,
+        wait_s=wait,
+    )
+
+
+def log_to_stderr(node: Node, *, json_logs: bool = False) -> None:
+    """Shows the log of a node: sentences, or JSON lines."""
+    from airprune.deployment.fleet.logs import JsonLines
+
     logging.basicConfig(format="%(message)s")
+    if json_logs:
+        for handler in logging.getLogger().handlers:
+            handler.setFormatter(JsonLines(node.peer.name))
     logging.getLogger("airprune").setLevel(logging.INFO)

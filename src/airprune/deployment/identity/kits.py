@@ -3,6 +3,7 @@
 FOLDER/authority/ca.pem, ca-key.pem   signs kits; the key is needed nowhere else
 FOLDER/authority/issued/NAME.pem      each node's newest certificate
 FOLDER/authority/denied.toml          certificates that were revoked or renewed
+FOLDER/authority/members.toml         the members, as the cloud's kit has them
 FOLDER/NAME/                          a node's kit, see `node`; the cloud's also has members.toml and denied.toml
 """
 
@@ -19,6 +20,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
@@ -84,9 +86,9 @@ def revoke(folder: Path, name: str) -> str:
     """Puts a node's newest certificate on the deny lists of authority and cloud; returns its serial number."""
     if name == CLOUD:
         raise UsageError("The cloud cannot be revoked, since it is the one that refuses; make another federation.")
-    with _locked(folder) as authority:
-        serial = serial_of(_issued(authority, name).read_bytes())
-        _deny(folder, serial, name)
+    with locked_authority(folder) as authority:
+        serial = serial_of(issued_file(authority, name).read_bytes())
+        deny_in(folder, serial, name)
         return serial
 
 
@@ -98,12 +100,12 @@ def renew(folder: Path, name: str, *, days: int = 365) -> Path:
     """
     days = whole_number("days", days, at_least=1, at_most=MAX_DAYS)
     kit = folder / name
-    with _locked(folder) as authority:
-        issued = _issued(authority, name)
+    with locked_authority(folder) as authority:
+        issued = issued_file(authority, name)
         old = issued.read_bytes()
         if not kit.is_dir():
             raise UsageError(f"{kit} is missing; bring the kit back there, so that it can be renewed.")
-        new = _certified(_signer(authority), peer_of(old), days)
+        new = certified(load_signer(authority), peer_of(old), days)
         with (
             replacing(kit / node.CERTIFICATE) as certificate,
             replacing(kit / node.KEY) as key,
@@ -113,13 +115,16 @@ def renew(folder: Path, name: str, *, days: int = 365) -> Path:
             for file, content in ((key, new.key_pem), (certificate, new.certificate_pem), (copy, new.certificate_pem)):
                 file.write(content)
                 file.flush()
-            _deny(folder, serial_of(old), name)
+            deny_in(folder, serial_of(old), name)
     return kit
 
 
 def _check_free(folder: Path) -> None:
     if (folder / "authority").exists():
-        raise UsageError(f"{folder} already holds a federation; remove it first, or choose another folder.")
+        raise UsageError(
+            f"{folder} already holds a federation; add nodes to it with `airprune deploy add`, or choose another "
+            "folder."
+        )
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise UsageError(f"{folder} already exists and is not an empty folder; choose another one.")
     if folder == Path.cwd():
@@ -137,17 +142,19 @@ def _write_federation(folder: Path, found: Members, days: int) -> list[str]:
         for index, name in enumerate(names):
             kit = folder / name
             kit.mkdir(mode=0o700)
-            own = _certified(authority, Peer(found.federation, role, name), days)
+            own = certified(authority, Peer(found.federation, role, name), days)
             own.write(kit, "node")
             (kit / node.AUTHORITY).write_bytes(authority.certificate_pem)
-            (kit / node.FILE).write_text(_node_text(found, role, name, index))
+            (kit / node.FILE).write_text(node_text(found, role, name, index))
             (place / "issued" / f"{name}.pem").write_bytes(own.certificate_pem)
             made.append(name)
-    (folder / CLOUD / members.FILE).write_text(toml_text.written(found.model_dump()))
+    for holder in (CLOUD, "authority"):
+        (folder / holder / members.FILE).write_text(toml_text.written(found.model_dump()))
     return made
 
 
-def _node_text(found: Members, role: Role, name: str, index: int) -> str:
+def node_text(found: Members, role: Role, name: str, index: int) -> str:
+    """Returns node.toml of a node."""
     values: dict[str, object] = {"federation": found.federation, "role": str(role), "name": name, "index": index}
     if role.listens:
         host, _, port = found.addresses[name].rpartition(":")
@@ -158,16 +165,41 @@ def _node_text(found: Members, role: Role, name: str, index: int) -> str:
     return toml_text.written(values)
 
 
-def _certified(authority: Certified, peer: Peer, days: int) -> Certified:
+def certified(authority: Certified, peer: Peer, days: int) -> Certified:
+    """Returns a new key and certificate of a node."""
+    return authority.certify(_title(peer), days=days, extensions=_extensions(peer))
+
+
+def certified_request(authority: Certified, peer: Peer, request_pem: bytes, days: int) -> bytes:
+    """Returns a certificate, in PEM, for the key of a signing request; role and name are the peer's, whatever it says.
+
+    Raises UsageError if the request is not one, or not signed by its own key.
+    """
+    try:
+        request = x509.load_pem_x509_csr(request_pem)
+        key = request.public_key()
+        fits = request.is_signature_valid and isinstance(key, ec.EllipticCurvePublicKey)
+    except (ValueError, UnsupportedAlgorithm):
+        fits = False
+    if not fits or not isinstance(key, ec.EllipticCurvePublicKey) or not isinstance(key.curve, ec.SECP256R1):
+        raise UsageError("A signing request must be in PEM, of a key on P-256 and signed by it.")
+    signed = authority.certify_key(key, _title(peer), days=days, extensions=_extensions(peer))
+    return signed.public_bytes(serialization.Encoding.PEM)
+
+
+def _title(peer: Peer) -> str:
+    return f"airprune {peer.role} {peer.name}"
+
+
+def _extensions(peer: Peer) -> tuple[x509.ExtensionType, ...]:
     names: list[x509.GeneralName] = [x509.UniformResourceIdentifier(peer.uri)]
     if peer.role.listens:
         names.append(x509.DNSName(peer.server_name))
-    extensions = role_extensions(names, listens=peer.role.listens)
-    return authority.certify(f"airprune {peer.role} {peer.name}", days=days, extensions=extensions)
+    return role_extensions(names, listens=peer.role.listens)
 
 
 @contextlib.contextmanager
-def _locked(folder: Path) -> Iterator[Path]:
+def locked_authority(folder: Path) -> Iterator[Path]:
     """Yields the authority's folder; no other process changes the federation meanwhile."""
     authority = folder / "authority"
     if not (authority / "ca.pem").is_file():
@@ -180,14 +212,16 @@ def _locked(folder: Path) -> Iterator[Path]:
         os.close(descriptor)
 
 
-def _issued(authority: Path, name: str) -> Path:
+def issued_file(authority: Path, name: str) -> Path:
+    """Returns the file of a node's newest certificate; raises UnknownName if there is none."""
     known = sorted((path.stem for path in (authority / "issued").glob("*.pem")), key=lambda name: (len(name), name))
     if name not in known:
         raise UnknownName("node", name, known)
     return authority / "issued" / f"{name}.pem"
 
 
-def _signer(authority: Path) -> Certified:
+def load_signer(authority: Path) -> Certified:
+    """Reads the authority's certificate and key."""
     path = authority / "ca-key.pem"
     try:
         key = serialization.load_pem_private_key(path.read_bytes(), password=None)
@@ -203,7 +237,14 @@ def _signer(authority: Path) -> Certified:
     return Certified(certificate, key)
 
 
-def _deny(folder: Path, serial: str, name: str) -> None:
+def check_authority(folder: Path, of: node.Node) -> None:
+    """Raises UsageError unless this folder holds the authority of the node, with its key."""
+    with locked_authority(folder) as authority:
+        if load_signer(authority).certificate_pem != of.authority:
+            raise UsageError(f"{authority} is not the authority of {of.folder}; give the folder that it was made in.")
+
+
+def deny_in(folder: Path, serial: str, name: str) -> None:
     """Adds to the authority's list, and to the cloud's if its kit is still here; to neither if one cannot be read."""
     lists = [place / denied.FILE for place in (folder / "authority", folder / CLOUD) if place.is_dir()]
     for path in lists:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import datetime
 import stat
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
@@ -20,14 +21,17 @@ from pydantic import Field
 
 from airprune.deployment.identity.members import Label
 from airprune.deployment.identity.peers import Peer, Role, Stranger, peer_of
-from airprune.deployment.identity.tables import Address, read_file, read_table
+from airprune.deployment.identity.tables import Address, checked_address, read_file, read_table
 from airprune.errors import InvalidValue, UsageError
+from airprune.files import replacing
+from airprune.settings import toml_text
 from airprune.settings.section import Section
 
 if TYPE_CHECKING:
     import grpc
 
 FILE = "node.toml"
+PARENTS = "parents.toml"
 CERTIFICATE, KEY, AUTHORITY = "node.pem", "node-key.pem", "ca.pem"
 
 
@@ -93,7 +97,7 @@ def load_node(folder: Path) -> Node:
         said = f"airprune://{table.federation}/{table.role}/{table.name}"
         raise InvalidValue(str(folder / FILE), f"must be of the certificate's node, {peer.uri}", said)
     _check_places(table, peer.role, folder / FILE)
-    _check_certificate(folder, authority, certificate, key)
+    check_certificate(folder, authority, certificate, key)
     role = peer.role.dials
     return Node(
         peer=peer,
@@ -107,6 +111,26 @@ def load_node(folder: Path) -> Node:
         key=key,
         authority=authority,
     )
+
+
+def save_parents(state: Path, parents: Sequence[Parent]) -> None:
+    """Keeps the edges that a device may dial, as the fleet has them now, in the folder of its state."""
+    with replacing(state / PARENTS) as file:
+        file.write(toml_text.written({"parents": {parent.name: parent.address for parent in parents}}).encode())
+
+
+def saved_parents(state: Path, node: Node) -> tuple[Parent, ...]:
+    """Returns the edges to dial: those that were kept last, then those of the kit; home first."""
+    if not (state / PARENTS).exists():
+        return node.parents
+    federation = node.peer.federation
+    try:
+        kept = read_table(state / PARENTS)["parents"].items()
+        found = {name: Parent(name, Role.EDGE, checked_address(address), federation) for name, address in kept}
+    except (UsageError, KeyError, AttributeError, TypeError):
+        return node.parents
+    found |= {parent.name: parent for parent in node.parents}  # in their places: addresses of the kit hold
+    return tuple(found.values())
 
 
 def _private(path: Path) -> bytes:
@@ -126,7 +150,8 @@ def _check_places(table: NodeFile, role: Role, path: Path) -> None:
         raise InvalidValue(f"{path}: parents", rule, ", ".join(table.parents) or "nothing")
 
 
-def _check_certificate(folder: Path, authority: bytes, certificate: bytes, key: bytes) -> None:
+def check_certificate(folder: Path, authority: bytes, certificate: bytes, key: bytes) -> None:
+    """Raises UsageError unless the certificate is valid now, of this authority and of this key."""
     own = x509.load_pem_x509_certificate(certificate)
     try:
         own.verify_directly_issued_by(x509.load_pem_x509_certificate(authority))
@@ -150,7 +175,11 @@ def _check_certificate(folder: Path, authority: bytes, certificate: bytes, key: 
 
 
 def server_credentials(node: Node) -> grpc.ServerCredentials:
-    """Returns what a node listens with: a peer without a certificate gets no further than the TLS handshake."""
+    """Returns what a node listens with: a peer without a certificate gets no further than the TLS handshake.
+
+    For a renewed certificate a node listens anew: gRPC's credentials that can be exchanged abort the process under a
+    flood of connections.
+    """
     import grpc
 
     return grpc.ssl_server_credentials(

@@ -57,7 +57,8 @@ def address_of(host: str, port: int) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-def _checked_address(text: str) -> str:
+def checked_address(text: str) -> str:
+    """Returns the text if it is host:port; raises InvalidValue otherwise."""
     host, _, port = text.rpartition(":")
     bracketed = host.startswith("[") and host.endswith("]")
     good = (
@@ -71,4 +72,4 @@ def _checked_address(text: str) -> str:
     return text
 
 
-Address = Annotated[Text, AfterValidator(_checked_address)]
+Address = Annotated[Text, AfterValidator(checked_address)]

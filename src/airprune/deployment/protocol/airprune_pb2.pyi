@@ -7,7 +7,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class Frame(_message.Message):
-    __slots__ = ("payload", "beat", "chunk", "hello", "welcome", "refusal", "measured", "edge_round", "edge_report", "orders", "upload", "receipt", "presence", "redial", "denied", "goodbye", "probe", "content")
+    __slots__ = ("payload", "beat", "chunk", "hello", "welcome", "refusal", "measured", "edge_round", "edge_report", "orders", "upload", "receipt", "presence", "redial", "denied", "goodbye", "probe", "certificate_request", "certificate", "model_offer", "model_request", "model_file", "model_held", "content")
     PAYLOAD_FIELD_NUMBER: _ClassVar[int]
     BEAT_FIELD_NUMBER: _ClassVar[int]
     CHUNK_FIELD_NUMBER: _ClassVar[int]
@@ -25,6 +25,12 @@ class Frame(_message.Message):
     DENIED_FIELD_NUMBER: _ClassVar[int]
     GOODBYE_FIELD_NUMBER: _ClassVar[int]
     PROBE_FIELD_NUMBER: _ClassVar[int]
+    CERTIFICATE_REQUEST_FIELD_NUMBER: _ClassVar[int]
+    CERTIFICATE_FIELD_NUMBER: _ClassVar[int]
+    MODEL_OFFER_FIELD_NUMBER: _ClassVar[int]
+    MODEL_REQUEST_FIELD_NUMBER: _ClassVar[int]
+    MODEL_FILE_FIELD_NUMBER: _ClassVar[int]
+    MODEL_HELD_FIELD_NUMBER: _ClassVar[int]
     CONTENT_FIELD_NUMBER: _ClassVar[int]
     payload: Payload
     beat: Beat
@@ -43,8 +49,14 @@ class Frame(_message.Message):
     denied: Denied
     goodbye: Goodbye
     probe: Probe
+    certificate_request: CertificateRequest
+    certificate: Certificate
+    model_offer: ModelOffer
+    model_request: ModelRequest
+    model_file: ModelFile
+    model_held: ModelHeld
     content: bytes
-    def __init__(self, payload: _Optional[_Union[Payload, _Mapping]] = ..., beat: _Optional[_Union[Beat, _Mapping]] = ..., chunk: _Optional[_Union[Chunk, _Mapping]] = ..., hello: _Optional[_Union[Hello, _Mapping]] = ..., welcome: _Optional[_Union[Welcome, _Mapping]] = ..., refusal: _Optional[_Union[Refusal, _Mapping]] = ..., measured: _Optional[_Union[Measured, _Mapping]] = ..., edge_round: _Optional[_Union[EdgeRound, _Mapping]] = ..., edge_report: _Optional[_Union[EdgeReport, _Mapping]] = ..., orders: _Optional[_Union[Orders, _Mapping]] = ..., upload: _Optional[_Union[Upload, _Mapping]] = ..., receipt: _Optional[_Union[Receipt, _Mapping]] = ..., presence: _Optional[_Union[Presence, _Mapping]] = ..., redial: _Optional[_Union[Redial, _Mapping]] = ..., denied: _Optional[_Union[Denied, _Mapping]] = ..., goodbye: _Optional[_Union[Goodbye, _Mapping]] = ..., probe: _Optional[_Union[Probe, _Mapping]] = ..., content: _Optional[bytes] = ...) -> None: ...
+    def __init__(self, payload: _Optional[_Union[Payload, _Mapping]] = ..., beat: _Optional[_Union[Beat, _Mapping]] = ..., chunk: _Optional[_Union[Chunk, _Mapping]] = ..., hello: _Optional[_Union[Hello, _Mapping]] = ..., welcome: _Optional[_Union[Welcome, _Mapping]] = ..., refusal: _Optional[_Union[Refusal, _Mapping]] = ..., measured: _Optional[_Union[Measured, _Mapping]] = ..., edge_round: _Optional[_Union[EdgeRound, _Mapping]] = ..., edge_report: _Optional[_Union[EdgeReport, _Mapping]] = ..., orders: _Optional[_Union[Orders, _Mapping]] = ..., upload: _Optional[_Union[Upload, _Mapping]] = ..., receipt: _Optional[_Union[Receipt, _Mapping]] = ..., presence: _Optional[_Union[Presence, _Mapping]] = ..., redial: _Optional[_Union[Redial, _Mapping]] = ..., denied: _Optional[_Union[Denied, _Mapping]] = ..., goodbye: _Optional[_Union[Goodbye, _Mapping]] = ..., probe: _Optional[_Union[Probe, _Mapping]] = ..., certificate_request: _Optional[_Union[CertificateRequest, _Mapping]] = ..., certificate: _Optional[_Union[Certificate, _Mapping]] = ..., model_offer: _Optional[_Union[ModelOffer, _Mapping]] = ..., model_request: _Optional[_Union[ModelRequest, _Mapping]] = ..., model_file: _Optional[_Union[ModelFile, _Mapping]] = ..., model_held: _Optional[_Union[ModelHeld, _Mapping]] = ..., content: _Optional[bytes] = ...) -> None: ...
 
 class Payload(_message.Message):
     __slots__ = ("size", "digest")
@@ -60,7 +72,7 @@ class Beat(_message.Message):
     IS_ANSWER_FIELD_NUMBER: _ClassVar[int]
     number: int
     is_answer: bool
-    def __init__(self, number: _Optional[int] = ..., is_answer: _Optional[bool] = ...) -> None: ...
+    def __init__(self, number: _Optional[int] = ..., is_answer: bool = ...) -> None: ...
 
 class Chunk(_message.Message):
     __slots__ = ("data",)
@@ -77,7 +89,7 @@ class Hello(_message.Message):
     def __init__(self, protocol: _Optional[int] = ..., version: _Optional[str] = ...) -> None: ...
 
 class Welcome(_message.Message):
-    __slots__ = ("run", "scenario", "index", "input_shape", "num_classes", "max_payload_bytes", "beat_s", "dead_after_s", "num_devices", "num_edges", "devices", "denied")
+    __slots__ = ("run", "scenario", "index", "input_shape", "num_classes", "max_payload_bytes", "beat_s", "dead_after_s", "num_devices", "num_edges", "devices", "denied", "fleet", "parents", "stays", "packages")
     class DevicesEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -85,6 +97,13 @@ class Welcome(_message.Message):
         key: str
         value: int
         def __init__(self, key: _Optional[str] = ..., value: _Optional[int] = ...) -> None: ...
+    class PackagesEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
     RUN_FIELD_NUMBER: _ClassVar[int]
     SCENARIO_FIELD_NUMBER: _ClassVar[int]
     INDEX_FIELD_NUMBER: _ClassVar[int]
@@ -97,6 +116,10 @@ class Welcome(_message.Message):
     NUM_EDGES_FIELD_NUMBER: _ClassVar[int]
     DEVICES_FIELD_NUMBER: _ClassVar[int]
     DENIED_FIELD_NUMBER: _ClassVar[int]
+    FLEET_FIELD_NUMBER: _ClassVar[int]
+    PARENTS_FIELD_NUMBER: _ClassVar[int]
+    STAYS_FIELD_NUMBER: _ClassVar[int]
+    PACKAGES_FIELD_NUMBER: _ClassVar[int]
     run: str
     scenario: str
     index: int
@@ -109,7 +132,43 @@ class Welcome(_message.Message):
     num_edges: int
     devices: _containers.ScalarMap[str, int]
     denied: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, run: _Optional[str] = ..., scenario: _Optional[str] = ..., index: _Optional[int] = ..., input_shape: _Optional[_Iterable[int]] = ..., num_classes: _Optional[int] = ..., max_payload_bytes: _Optional[int] = ..., beat_s: _Optional[float] = ..., dead_after_s: _Optional[float] = ..., num_devices: _Optional[int] = ..., num_edges: _Optional[int] = ..., devices: _Optional[_Mapping[str, int]] = ..., denied: _Optional[_Iterable[str]] = ...) -> None: ...
+    fleet: Fleet
+    parents: _containers.RepeatedCompositeFieldContainer[Parent]
+    stays: bool
+    packages: _containers.ScalarMap[str, str]
+    def __init__(self, run: _Optional[str] = ..., scenario: _Optional[str] = ..., index: _Optional[int] = ..., input_shape: _Optional[_Iterable[int]] = ..., num_classes: _Optional[int] = ..., max_payload_bytes: _Optional[int] = ..., beat_s: _Optional[float] = ..., dead_after_s: _Optional[float] = ..., num_devices: _Optional[int] = ..., num_edges: _Optional[int] = ..., devices: _Optional[_Mapping[str, int]] = ..., denied: _Optional[_Iterable[str]] = ..., fleet: _Optional[_Union[Fleet, _Mapping]] = ..., parents: _Optional[_Iterable[_Union[Parent, _Mapping]]] = ..., stays: _Optional[bool] = ..., packages: _Optional[_Mapping[str, str]] = ...) -> None: ...
+
+class Fleet(_message.Message):
+    __slots__ = ("addresses", "homes", "standby")
+    class AddressesEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    class HomesEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    ADDRESSES_FIELD_NUMBER: _ClassVar[int]
+    HOMES_FIELD_NUMBER: _ClassVar[int]
+    STANDBY_FIELD_NUMBER: _ClassVar[int]
+    addresses: _containers.ScalarMap[str, str]
+    homes: _containers.ScalarMap[str, str]
+    standby: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, addresses: _Optional[_Mapping[str, str]] = ..., homes: _Optional[_Mapping[str, str]] = ..., standby: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class Parent(_message.Message):
+    __slots__ = ("name", "address")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    address: str
+    def __init__(self, name: _Optional[str] = ..., address: _Optional[str] = ...) -> None: ...
 
 class Refusal(_message.Message):
     __slots__ = ("reason", "is_final")
@@ -117,23 +176,27 @@ class Refusal(_message.Message):
     IS_FINAL_FIELD_NUMBER: _ClassVar[int]
     reason: str
     is_final: bool
-    def __init__(self, reason: _Optional[str] = ..., is_final: _Optional[bool] = ...) -> None: ...
+    def __init__(self, reason: _Optional[str] = ..., is_final: bool = ...) -> None: ...
 
 class Measured(_message.Message):
-    __slots__ = ("seconds_per_sample", "num_samples", "kernel", "machine", "num_more", "parts")
+    __slots__ = ("seconds_per_sample", "num_samples", "kernel", "machine", "num_more", "parts", "run", "trouble")
     SECONDS_PER_SAMPLE_FIELD_NUMBER: _ClassVar[int]
     NUM_SAMPLES_FIELD_NUMBER: _ClassVar[int]
     KERNEL_FIELD_NUMBER: _ClassVar[int]
     MACHINE_FIELD_NUMBER: _ClassVar[int]
     NUM_MORE_FIELD_NUMBER: _ClassVar[int]
     PARTS_FIELD_NUMBER: _ClassVar[int]
+    RUN_FIELD_NUMBER: _ClassVar[int]
+    TROUBLE_FIELD_NUMBER: _ClassVar[int]
     seconds_per_sample: float
     num_samples: int
     kernel: str
     machine: str
     num_more: int
     parts: _containers.RepeatedCompositeFieldContainer[Part]
-    def __init__(self, seconds_per_sample: _Optional[float] = ..., num_samples: _Optional[int] = ..., kernel: _Optional[str] = ..., machine: _Optional[str] = ..., num_more: _Optional[int] = ..., parts: _Optional[_Iterable[_Union[Part, _Mapping]]] = ...) -> None: ...
+    run: str
+    trouble: str
+    def __init__(self, seconds_per_sample: _Optional[float] = ..., num_samples: _Optional[int] = ..., kernel: _Optional[str] = ..., machine: _Optional[str] = ..., num_more: _Optional[int] = ..., parts: _Optional[_Iterable[_Union[Part, _Mapping]]] = ..., run: _Optional[str] = ..., trouble: _Optional[str] = ...) -> None: ...
 
 class Part(_message.Message):
     __slots__ = ("seconds", "cached_seconds")
@@ -215,7 +278,7 @@ class EdgeRound(_message.Message):
     chunk_sizes: _containers.RepeatedScalarFieldContainer[int]
     grace_s: float
     probes: _containers.RepeatedCompositeFieldContainer[Probe]
-    def __init__(self, run: _Optional[str] = ..., global_round: _Optional[int] = ..., edge_round: _Optional[int] = ..., round_index: _Optional[int] = ..., learning_rate: _Optional[float] = ..., deadline_s: _Optional[float] = ..., model_digest: _Optional[str] = ..., sends_model: _Optional[bool] = ..., served_weight: _Optional[float] = ..., orders: _Optional[_Iterable[_Union[DeviceOrders, _Mapping]]] = ..., chunk_sizes: _Optional[_Iterable[int]] = ..., grace_s: _Optional[float] = ..., probes: _Optional[_Iterable[_Union[Probe, _Mapping]]] = ...) -> None: ...
+    def __init__(self, run: _Optional[str] = ..., global_round: _Optional[int] = ..., edge_round: _Optional[int] = ..., round_index: _Optional[int] = ..., learning_rate: _Optional[float] = ..., deadline_s: _Optional[float] = ..., model_digest: _Optional[str] = ..., sends_model: bool = ..., served_weight: _Optional[float] = ..., orders: _Optional[_Iterable[_Union[DeviceOrders, _Mapping]]] = ..., chunk_sizes: _Optional[_Iterable[int]] = ..., grace_s: _Optional[float] = ..., probes: _Optional[_Iterable[_Union[Probe, _Mapping]]] = ...) -> None: ...
 
 class Outcome(_message.Message):
     __slots__ = ("device", "fate", "reason", "arrived_s", "compute_s", "uplink_s", "bytes", "rtt_s", "digest", "started_s")
@@ -330,7 +393,7 @@ class Receipt(_message.Message):
     def __init__(self, run: _Optional[str] = ..., global_round: _Optional[int] = ..., edge_round: _Optional[int] = ..., verdict: _Optional[str] = ..., reason: _Optional[str] = ...) -> None: ...
 
 class Presence(_message.Message):
-    __slots__ = ("devices", "late", "refused")
+    __slots__ = ("devices", "late", "refused", "run", "idle", "troubles")
     class Device(_message.Message):
         __slots__ = ("device", "seconds_per_sample", "uplink_bps", "rtt_s", "num_samples", "kernel", "machine", "parts")
         DEVICE_FIELD_NUMBER: _ClassVar[int]
@@ -350,13 +413,26 @@ class Presence(_message.Message):
         machine: str
         parts: _containers.RepeatedCompositeFieldContainer[Part]
         def __init__(self, device: _Optional[int] = ..., seconds_per_sample: _Optional[float] = ..., uplink_bps: _Optional[float] = ..., rtt_s: _Optional[float] = ..., num_samples: _Optional[int] = ..., kernel: _Optional[str] = ..., machine: _Optional[str] = ..., parts: _Optional[_Iterable[_Union[Part, _Mapping]]] = ...) -> None: ...
+    class TroublesEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
     DEVICES_FIELD_NUMBER: _ClassVar[int]
     LATE_FIELD_NUMBER: _ClassVar[int]
     REFUSED_FIELD_NUMBER: _ClassVar[int]
+    RUN_FIELD_NUMBER: _ClassVar[int]
+    IDLE_FIELD_NUMBER: _ClassVar[int]
+    TROUBLES_FIELD_NUMBER: _ClassVar[int]
     devices: _containers.RepeatedCompositeFieldContainer[Presence.Device]
     late: int
     refused: int
-    def __init__(self, devices: _Optional[_Iterable[_Union[Presence.Device, _Mapping]]] = ..., late: _Optional[int] = ..., refused: _Optional[int] = ...) -> None: ...
+    run: str
+    idle: _containers.RepeatedScalarFieldContainer[str]
+    troubles: _containers.ScalarMap[str, str]
+    def __init__(self, devices: _Optional[_Iterable[_Union[Presence.Device, _Mapping]]] = ..., late: _Optional[int] = ..., refused: _Optional[int] = ..., run: _Optional[str] = ..., idle: _Optional[_Iterable[str]] = ..., troubles: _Optional[_Mapping[str, str]] = ...) -> None: ...
 
 class Redial(_message.Message):
     __slots__ = ("device", "edge")
@@ -377,3 +453,59 @@ class Goodbye(_message.Message):
     REASON_FIELD_NUMBER: _ClassVar[int]
     reason: str
     def __init__(self, reason: _Optional[str] = ...) -> None: ...
+
+class CertificateRequest(_message.Message):
+    __slots__ = ("name", "request", "certificate", "proof")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_FIELD_NUMBER: _ClassVar[int]
+    CERTIFICATE_FIELD_NUMBER: _ClassVar[int]
+    PROOF_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    request: bytes
+    certificate: bytes
+    proof: bytes
+    def __init__(self, name: _Optional[str] = ..., request: _Optional[bytes] = ..., certificate: _Optional[bytes] = ..., proof: _Optional[bytes] = ...) -> None: ...
+
+class Certificate(_message.Message):
+    __slots__ = ("name", "certificate", "trouble")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    CERTIFICATE_FIELD_NUMBER: _ClassVar[int]
+    TROUBLE_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    certificate: bytes
+    trouble: str
+    def __init__(self, name: _Optional[str] = ..., certificate: _Optional[bytes] = ..., trouble: _Optional[str] = ...) -> None: ...
+
+class ModelOffer(_message.Message):
+    __slots__ = ("manifest", "signature", "certificate", "devices")
+    MANIFEST_FIELD_NUMBER: _ClassVar[int]
+    SIGNATURE_FIELD_NUMBER: _ClassVar[int]
+    CERTIFICATE_FIELD_NUMBER: _ClassVar[int]
+    DEVICES_FIELD_NUMBER: _ClassVar[int]
+    manifest: bytes
+    signature: bytes
+    certificate: bytes
+    devices: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, manifest: _Optional[bytes] = ..., signature: _Optional[bytes] = ..., certificate: _Optional[bytes] = ..., devices: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class ModelRequest(_message.Message):
+    __slots__ = ("digest",)
+    DIGEST_FIELD_NUMBER: _ClassVar[int]
+    digest: str
+    def __init__(self, digest: _Optional[str] = ...) -> None: ...
+
+class ModelFile(_message.Message):
+    __slots__ = ("digest",)
+    DIGEST_FIELD_NUMBER: _ClassVar[int]
+    digest: str
+    def __init__(self, digest: _Optional[str] = ...) -> None: ...
+
+class ModelHeld(_message.Message):
+    __slots__ = ("name", "version", "trouble")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    TROUBLE_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    version: int
+    trouble: str
+    def __init__(self, name: _Optional[str] = ..., version: _Optional[int] = ..., trouble: _Optional[str] = ...) -> None: ...

@@ -2,6 +2,7 @@
 
 base        the class to derive from
 masked_sum  Σ c w ⊙ m and Σ c m, the streaming sum that all share
+kept_models the sum that keeps every model, for `robust` aggregations, which compare them with each other
 steps       server optimisers: from the old model of a node and the aggregate to its next model
 """
 
@@ -18,9 +19,15 @@ AGGREGATIONS: Registry[type[Aggregation]] = Registry(
         "heard-weighted": "airprune.methods.aggregation.heard_weighted:HeardWeighted",
         "cached": "airprune.methods.aggregation.cached:Cached",
         "fill": "airprune.methods.aggregation.fill:Fill",
+        "zero-padded": "airprune.methods.aggregation.zero_padded:ZeroPadded",
         "vote": "airprune.methods.aggregation.vote:Vote",
         "group-vote": "airprune.methods.aggregation.group_vote:GroupVote",
         "fednova": "airprune.methods.aggregation.fednova:FedNova",
         "predicted": "airprune.methods.aggregation.predicted:Predicted",
+        "norm-clip": "airprune.methods.aggregation.norm_clip:NormClip",
+        "trimmed-mean": "airprune.methods.aggregation.trimmed_mean:TrimmedMean",
+        "median": "airprune.methods.aggregation.median:Median",
+        "krum": "airprune.methods.aggregation.krum:Krum",
+        "geometric-median": "airprune.methods.aggregation.geometric_median:GeometricMedian",
     },
 )

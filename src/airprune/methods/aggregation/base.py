@@ -23,12 +23,14 @@ class Aggregation(Component):
         `add_member`.
       by_work: whether a device counts by the steps it has made; the `add_member` of its sum is then given its `work`,
         and its weight is the number of its samples.
+      compares: whether it compares children with each other, so that each must arrive by itself, not in a sum.
     """
 
     Sum: ClassVar[type[MaskedSum]] = MaskedSum
     counts: ClassVar[Literal["served", "heard"]] = "served"
     by_group: ClassVar[bool] = False
     by_work: ClassVar[bool] = False
+    compares: ClassVar[bool] = False
 
     @abstractmethod
     def finish(self, total: MaskedSum, previous: Array) -> Array:

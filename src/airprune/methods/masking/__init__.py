@@ -37,5 +37,7 @@ MASKINGS: Registry[type[Masking]] = Registry(
         "fjord-kd": "airprune.methods.masking.fjord_kd:FjordKd",
         "afd": "airprune.methods.masking.afd:Afd",
         "small-model": "airprune.methods.masking.small_model:SmallModel",
+        "ranks": "airprune.methods.masking.ranks:Ranks",
+        "halves": "airprune.methods.masking.halves:Halves",
     },
 )

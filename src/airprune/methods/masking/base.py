@@ -237,6 +237,21 @@ class Masking(LocalComponent):
         """
         return None
 
+    def sizes(self, shape: ModelShape) -> Array | None:
+        """Returns the prunable weights of each of its sub-models, ascending, for schemes that choose among them.
+
+        None: any number.  [num_sizes]
+        """
+        return None
+
+    def broadcast_weights(self, shape: ModelShape, largest: Array) -> Array:
+        """Returns how many prunable weights the broadcast of each edge carries; fewer than all where that suffices.
+
+        Args:
+          largest: the most prunable weights that a device of each edge keeps.  [num_edges]
+        """
+        return np.full_like(largest, shape.prunable_weights)
+
     def charges(self, round_index: int, shape: ModelShape, value_bits: float) -> Charges:
         """Returns what planner and clock add in a round."""
         return FREE

@@ -120,3 +120,6 @@ class LeadingUnits(WholeUnits):
 
     def bounds(self, shape: ModelShape, values: Values) -> tuple[int, int]:
         return weights_at(graph_of(shape), self.widths[0]), shape.prunable_weights
+
+    def sizes(self, shape: ModelShape) -> Array:
+        return np.unique([weights_at(graph_of(shape), width) for width in self.widths])

@@ -2,6 +2,7 @@
 
 base            the interface of losses and metrics
 classification  cross-entropy, accuracy
+tokens          cross-entropy of tokens, perplexity
 per_class       accuracy and F1 of each class
 regression      mse, mae, huber
 mixed           weighted sums of losses
@@ -26,6 +27,7 @@ LOSSES: Registry[Loss] = Registry(
         CROSS_ENTROPY: "airprune.models.losses.classification:CROSS_ENTROPY",
         "mse": "airprune.models.losses.regression:MSE",
         "huber": "airprune.models.losses.regression:HUBER",
+        "tokens": "airprune.models.losses.tokens:TOKENS",
     },
 )
 METRICS: Registry[Metric] = Registry(
@@ -36,6 +38,7 @@ METRICS: Registry[Metric] = Registry(
         "class-accuracy": "airprune.models.losses.per_class:CLASS_ACCURACY",
         "class-f1": "airprune.models.losses.per_class:CLASS_F1",
         "f1": "airprune.models.losses.per_class:F1",
+        "perplexity": "airprune.models.losses.tokens:PERPLEXITY",
     },
 )
 

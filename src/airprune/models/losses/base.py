@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 Mean = Callable[["Tensor", "Tensor"], "Tensor"]
-Targets = Literal["classes", "values", "any"]
+Targets = Literal["classes", "tokens", "values", "any"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,7 +45,7 @@ class Loss(Listed):
       mean: (outputs, targets) of a minibatch → the mean over its samples, differentiable by torch. For
         `test_loss` it gets all test samples at once.
       total: the sum in place of the mean, so that test samples may be evaluated in parts.
-      targets: kind of the targets: one class per sample, numbers of any shape, or either.
+      targets: kind of the targets: one class per sample, one per position of a sample, numbers of any shape, or any.
       metric: name of the default metric; empty for the loss alone.
       together: outputs of several models → their common prediction; by default the mean.
         [num_models, num_samples, …] → [num_samples, …]

@@ -28,6 +28,7 @@ SCHEMES: Registry[type[Scheme]] = Registry(
         "conflict-graph": "airprune.planning.schemes.conflict_graph:ConflictGraph",
         "air-budget": "airprune.planning.schemes.air_budget:AirBudget",
         "work": "airprune.planning.schemes.work:Work",
+        "ranks": "airprune.planning.schemes.ranks:RanksScheme",
         "timelyfl": "airprune.planning.schemes.timelyfl:TimelyFL",
         "cocofl": "airprune.planning.schemes.cocofl:CoCoFL",
         "equal-codes": "airprune.planning.schemes.equal_codes:EqualCodes",

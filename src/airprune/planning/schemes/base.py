@@ -29,6 +29,7 @@ class Scheme(Component):
       takes_slices: whether it plans where rates are not linear in the share, `PlanProblem.slice_bandwidth_hz`.
       chooses_codes: whether it chooses compression levels from `PlanProblem.ladder`, if there is one.
       fits_codes: whether it takes the largest of `PlanProblem.codes` that fits, if there are any.
+      chooses_sizes: whether it chooses sub-models from `PlanProblem.sizes`, if there are any.
       chooses_work: whether it chooses trained parts and local steps from `PlanProblem.work`, if there is one.
     """
 
@@ -37,6 +38,7 @@ class Scheme(Component):
     takes_slices: ClassVar[bool] = False
     chooses_codes: ClassVar[bool] = False
     fits_codes: ClassVar[bool] = False
+    chooses_sizes: ClassVar[bool] = False
     chooses_work: ClassVar[bool] = False
 
     @classmethod
@@ -46,6 +48,15 @@ class Scheme(Component):
     @abstractmethod
     def allocate(self, problem: PlanProblem) -> Allocation:
         """Returns the shares and ratios of every device."""
+
+    def best_deadline_s(self, problem: PlanProblem, beside_s: Array | float = 0.0) -> float | None:
+        """Returns the deadline of a round with `plan.deadline_s = "auto"`; None: as its compression levels say.
+
+        Args:
+          problem: devices without uplink are ignored.
+          beside_s: what a round takes at each device's edge beside its latency.  [num_devices] or a number
+        """
+        return None
 
     def blocks(self, num_devices: int) -> int | None:
         """Returns the number of bandwidth blocks of an edge with so many devices; None: shared without blocks."""

@@ -85,7 +85,7 @@ class Work(WorkScheme):
         )
         choice, ladder = planned.choice, problem.ladder
         return Allocation(
-            share=_use_up(problem, choice.share),
+            share=use_up(problem, choice.share),
             ratio=problem.min_pruning_ratio.copy(),
             status=np.where(choice.fits, str(Status.OK), status_of_box(problem, choice.least)),
             shadow_price=choice.price,
@@ -102,7 +102,7 @@ class Work(WorkScheme):
         )
 
 
-def _use_up(problem: PlanProblem, share: Array) -> Array:
+def use_up(problem: PlanProblem, share: Array) -> Array:
     """Returns shares that use up the bandwidth of every edge, in proportion: uploads end sooner."""
     total = problem.groups.spread(problem.groups.sum(share))
     with np.errstate(divide="ignore", invalid="ignore"):

@@ -61,12 +61,7 @@ class WorkScheme(Scheme):
 
     @abstractmethod
     def best_deadline_s(self, problem: PlanProblem, beside_s: Array | float = 0.0) -> float:
-        """Returns the deadline of a round with `plan.deadline_s = "auto"`.
-
-        Args:
-          problem: with work to choose; devices without uplink are ignored.
-          beside_s: what a round takes at each device's edge beside its latency.  [num_devices] or a number
-        """
+        """Returns the deadline of a round with `plan.deadline_s = "auto"`; the problem has work to choose."""
 
 
 class EqualShareWork(WorkScheme):

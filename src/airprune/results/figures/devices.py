@@ -13,6 +13,8 @@ from airprune.results.report.reading import MAX_BARS, EdgeRound
 _COMPUTE = "#E69F00"
 _UPLINK = "#0072B2"
 _LEFT_OUT = "#BBBBBB"
+# A deadline so many times as far away as the slowest device is not drawn.
+_FAR = 50.0
 
 
 def timeline(devices: EdgeRound, *, deadline_s: float | None) -> Figure:
@@ -22,7 +24,10 @@ def timeline(devices: EdgeRound, *, deadline_s: float | None) -> Figure:
     compute, uplink = (np.nan_to_num(values[chosen]) for values in (devices.compute_s, devices.uplink_s))
     blocked = np.array([devices.fate[i] == "blocked" for i in chosen])
     compute, uplink = np.where(blocked, 0.0, compute), np.where(blocked, 0.0, uplink)
-    longest = max(float(np.max(compute + uplink)), deadline_s or 0.0)
+    longest = float(np.max(compute + uplink))
+    if deadline_s is not None and deadline_s > _FAR * longest > 0.0:
+        deadline_s = None  # bars would be too short to be seen
+    longest = max(longest, deadline_s or 0.0)
     scale, unit = (1e3, "ms") if longest < 1.0 else (1.0, "s")
     place = np.arange(len(chosen))
     ax.barh(place, compute * scale, color=_COMPUTE, label=MEASURES["compute_s"].label, height=0.7)

@@ -24,6 +24,7 @@ from airprune.results.report.sections import (
 from airprune.results.report.target import target_section
 from airprune.results.statistics import diverged_words, estimate_text, summary
 from airprune.results.time_to_target import default_target, evaluations
+from airprune.runs.layout import RunFolder
 from airprune.scenario import Scenario
 from airprune.text import MISSING, clocks_text, counted, exact
 
@@ -90,7 +91,7 @@ def _lead(runs: Runs) -> Markup:
     finished = sum(run.is_finished or bool(run.divergence) for run in everything)
     seeds = {seed for by_seed in runs.values() for seed in by_seed}
     state = "finished" if finished == len(everything) else f"unfinished: {finished} of {len(everything)} runs"
-    clocks = clocks_text(scenario.clock.words for scenario in _first_scenarios(runs).values())
+    clocks = clocks_text(RunFolder(run.path).clock_words(run.scenario) for run in everything if run.scenario)
     words = f" {counted(len(runs), 'variant')} over {counted(len(seeds), 'seed')}. {clocks}"
     return paragraph(badge(state, "good" if state == "finished" else "fair"), words)
 
@@ -200,7 +201,7 @@ def _environment(runs: Runs) -> tuple[dict[str, Any], str]:
 
 def _repeat(folder: Path, runs: Runs) -> Section:
     scenarios = _first_scenarios(runs)
-    if not scenarios:
+    if not scenarios or any(RunFolder(run.path).flower() for run in _all(runs)):  # apps are not in scenarios
         return Section("Repeat it", [])
     unread = [variant for variant in runs if variant not in scenarios]
     base_name = next((name for name in scenarios if name in SCHEMES), next(iter(scenarios)))

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -63,11 +65,12 @@ def page(folder: Path, place: Place, target: float | None = None) -> Page:
 def _lead(run: Run) -> Markup:
     words: list[object] = [badge(run.state, run.badge_kind)]
     if run.scenario is not None:
-        s = run.scenario
-        words.append(
-            f" Scheme {s.plan.scheme}, {s.model.name}, data {s.data.source} ({s.data.partition}), seed {s.seed}. "
-            + clocks_text([s.clock.words])
-        )
+        s, folder = run.scenario, RunFolder(run.path)
+        app = folder.flower()
+        what = f"{s.model.name}, data {s.data.source} ({s.data.partition})"
+        if app is not None:
+            what = f"Flower app {app.get('app')}, flwr {app.get('flwr')}"
+        words.append(f" Scheme {s.plan.scheme}, {what}, seed {s.seed}. " + clocks_text([folder.clock_words(s)]))
     return paragraph(*words)
 
 
@@ -210,8 +213,20 @@ def _scenario(run: Run) -> list[Markup]:
 def _repeat(run: Run) -> Section:
     file = str(run.path / "scenario.toml")
     lines = [["airprune", "run", file, "--out", beside(run.path), *run.import_words]]
+    app = RunFolder(run.path).flower()
+    if app is not None:
+        lines = [_flower_command(app, run.path, file)]
     notes = ["A model or data set of your own, given in Python, is not part of the scenario and must be given again."]
     if not run.is_finished and not run.divergence:
-        lines.insert(0, ["airprune", "run", file, "--out", str(run.path), "--resume", *run.import_words])
+        start = lines[0][: lines[0].index("--out")]
+        lines.insert(0, [*start, "--out", str(run.path), "--resume", *run.import_words])
         notes.insert(0, "The first command continues the run, the second repeats it from the start.")
     return repeat_section(lines, *notes) if run.scenario or run.import_words else Section("Repeat it", [])
+
+
+def _flower_command(app: Mapping[str, Any], folder: Path, file: str) -> list[str]:
+    """Returns the command that runs the Flower app of a folder again."""
+    config = app.get("config")
+    words = " ".join(f"{key}={json.dumps(value)}" for key, value in config.items()) if isinstance(config, dict) else ""
+    given = ["--scenario", file, "--compute", str(app.get("compute")), *(["--run-config", words] if words else [])]
+    return ["airprune", "flower", str(app.get("folder")), *given, "--out", beside(folder)]

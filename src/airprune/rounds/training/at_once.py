@@ -151,7 +151,8 @@ def _only_trains(device: Device) -> bool:
 
 def _treats_all_equally(task: TrainTask, device: Device) -> bool:
     """True if nothing of the task is for one device alone but how much it keeps and whether it prunes."""
-    if task.code is not None or task.group is not None or task.last_trained is not None or task.memory:
+    does_more = task.code is not None or task.group is not None or task.last_trained is not None
+    if does_more or task.memory or task.measured:
         return False
     pruned = [n for n, keep in enumerate(task.keep) if keep < device.shape.prunable_weights]
     if task.first_trained is not None and any(task.first_trained[n] for n in pruned):

@@ -55,6 +55,7 @@ class TrainTask(Task):
       work: ‖a_n‖₁ of each, see `gradients_in_update`, where the edge's aggregation counts by it.
       group: the device that uploads for each, if some upload for others: what each group has sent is then reported.
       time_left_s: until the deadline, as planned, for training loops.
+      measured: whether the lengths of updates are measured, for `rollback`.
       store: where the devices' memory is; stays with the driver.
       memory: their slots, read just before the task is handed out.  Each [num_devices, …]
     """
@@ -73,6 +74,7 @@ class TrainTask(Task):
     work: tuple[float, ...] | None = None
     group: tuple[int, ...] | None = None
     time_left_s: float | None = None
+    measured: bool = False
     store: DeviceStore | None = None
     memory: Mapping[str, Array] = field(default_factory=dict)
 
@@ -128,6 +130,7 @@ class EdgeGroup(Group):
       drop_failing: whether a device that fails for good is excluded; else it ends the run.
       served_weight: Σ c_n of all devices of the edge, if those count that are not heard from.
       min_contributors: t; a weight that fewer devices kept counts as kept by none.
+      rollback: X, if exploding averages are rolled back.
     """
 
     shared: Broadcast
@@ -137,6 +140,7 @@ class EdgeGroup(Group):
     store: DeviceStore | None = None
     served_weight: float | None = None
     min_contributors: int = 1
+    rollback: float | None = None
     method: str = "train"
 
     def arrived(self, task: TrainTask, part: ChunkSum) -> ChunkSum:
@@ -155,6 +159,7 @@ class EdgeGroup(Group):
             self.prunable,
             served_weight=self.served_weight,
             min_contributors=self.min_contributors,
+            rollback=self.rollback,
         )
 
     def lost(self, parts: Sequence[TrainTask], how: str) -> ChunkSum | None:
@@ -215,6 +220,7 @@ def _group(run: Experiment, at: Place, state: RunState, plan: RoundPlan, edge: i
             edge_round=at.step,
             round_index=at.round_index,
             time_left_s=float(planned.deadline_s),
+            measured=scenario.aggregation.rollback is not None,
             store=state.store,
         )
         for chunk in chunks_of(positions, run.mean_samples_seen)
@@ -233,6 +239,7 @@ def _group(run: Experiment, at: Place, state: RunState, plan: RoundPlan, edge: i
         store=state.store,
         served_weight=_served_weight(run, state, edge) if method.edge.overrides(Aggregation.absent) else None,
         min_contributors=scenario.aggregation.min_contributors,
+        rollback=scenario.aggregation.rollback,
     )
 
 

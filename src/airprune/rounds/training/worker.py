@@ -17,6 +17,7 @@ from airprune.engines.base import MAX_TRIES, WorkerFactory
 from airprune.errors import AirpruneError, NotFinite
 from airprune.methods.compression.base import Wire
 from airprune.randomness import WholeNumbers
+from airprune.rounds.attacks import Attack, collusion, honest_update, with_update
 from airprune.rounds.device import device_round, held_model, round_in_steps
 from airprune.rounds.local import Device, LocalSettings, Streams, minibatches
 from airprune.rounds.messages import NOTHING, Broadcast, Orders, Upload
@@ -45,6 +46,7 @@ class Job(WorkerFactory):
       dataset: anything whose `open()` gives the `Dataset`: in a worker process, a map of shared files.
       samples: the training samples of each device.
       drop_failing: whether a device whose training fails `MAX_TRIES` times is excluded; else it ends the run.
+      attack: of the attackers among the devices, if there are any.
     """
 
     model: ModelSource
@@ -58,6 +60,7 @@ class Job(WorkerFactory):
     drop_failing: bool = False
     folder: Path | None = None
     setup_payload: bytes | None = None
+    attack: Attack | None = None
 
     def open(self, folder: Path | None) -> Worker:
         dataset = self.dataset
@@ -108,9 +111,11 @@ class Worker:
         """Steps 5–9 of Algorithm 1 for the chunk's devices, and their part of the sums of Eq. (12)."""
         streams, _ = self._randomness(task.global_round, task.edge_round)
         stack = None if self.together is None else self.together.stack
-        done = train_at_once(self.device, received.model, task, samples=self.job.samples, streams=streams, stack=stack)
-        if done is not None:
-            return done
+        if not self._attackers(task):
+            samples = self.job.samples
+            done = train_at_once(self.device, received.model, task, samples=samples, streams=streams, stack=stack)
+            if done is not None:
+                return done
         return self._sum(received, task, self._uploads(received, task))
 
     def trace(self, received: Broadcast, task: TrainTask) -> tuple[ChunkSum, list[DeviceTrace]]:
@@ -134,7 +139,41 @@ class Worker:
                 seen.append(DeviceTrace.of(device, task.weights[number], upload, batches, self.device.shape))
             yield upload
 
+    def _attackers(self, task: TrainTask) -> list[int]:
+        """Returns the devices of a chunk that send something else than they have trained."""
+        attack = self.job.attack
+        return attack.among(task.devices) if attack is not None and attack.replaces else []
+
     def _uploads(self, received: Broadcast, task: TrainTask) -> Iterator[Upload | Failure]:
+        """Yields what each device of a chunk sends; attackers replace what they have trained."""
+        attack, attackers, prunable = self.job.attack, self._attackers(task), self.device.shape.prunable
+        if attack is None or not attackers:
+            yield from self._honest_uploads(received, task)
+            return
+        common = self._collusion(attack, received, task, attackers[0]) if attack.colluders else None
+        for device, upload in zip(task.devices, self._honest_uploads(received, task), strict=True):
+            if device not in attackers or isinstance(upload, Failure):
+                yield upload
+                continue
+            update = common
+            if update is None:
+                honest = honest_update(upload, received.model, prunable)
+                update = attack.update_sent(honest, device, (task.global_round, task.edge_round))
+            yield with_update(upload, received.model, update, prunable)
+
+    def _collusion(self, attack: Attack, received: Broadcast, task: TrainTask, device: int) -> Array:
+        """Returns the update that all colluders send: they train on each other's data first, with one's orders."""
+        orders = _orders(task, task.devices.index(device))
+        streams, layer_seeds = self._randomness(task.global_round, task.edge_round)
+        honest: list[Array] = []
+        with self.device.model.own_randomness():
+            for colluder in attack.colluders:
+                upload = self._alone(received, orders._replace(device=colluder), streams, layer_seeds)
+                if not isinstance(upload, Failure):
+                    honest.append(honest_update(upload, received.model, self.device.shape.prunable))
+        return collusion(honest, attack.strength) if honest else np.zeros(len(received.model))
+
+    def _honest_uploads(self, received: Broadcast, task: TrainTask) -> Iterator[Upload | Failure]:
         """Yields each device's upload as if it were the first of its process: nothing of earlier devices is left.
 
         Layers that draw, such as Dropout, have a stream of their own, too.

@@ -127,6 +127,7 @@ _BY_ITSELF: Mapping[str, Any] = {
     "data.size_spread": 0.0,
     "events.dropout_probability": 0.0,
     "events.straggler_probability": 0.0,
+    "attack.kind": "none",
 }
 
 

@@ -79,6 +79,20 @@ UNEQUAL_WORK: Mapping[str, str] = {
     "adaptive-work": "trained parts, local steps, bits, shares and deadline together",
 }
 
+# The methods of the track with attackers: what contains them, beside what does not.
+CONTAINING: Mapping[str, str] = {
+    "adaptive-pruning": "the paper's method: means, with pruning",
+    "hierfavg": "the plain baseline: means, without pruning",
+    "norm-clip": "means of clipped updates",
+    "trimmed-mean": "coordinate-wise trimmed mean",
+    "median": "coordinate-wise median",
+    "krum": "the most central update",
+    "multi-krum": "the mean of the most central updates",
+    "geometric-median": "the centre by the sum of distances",
+    "sign-sgd": "a majority vote of signs bounds every device's influence",
+    "hier-sign": "the same at every level",
+}
+
 
 class By(StrEnum):
     """The point at which accuracies are compared."""
@@ -116,6 +130,10 @@ def is_representative(scenario: Scenario) -> bool:
 
 def _plans_work(scenario: Scenario) -> bool:
     return scenario.method in UNEQUAL_WORK
+
+
+def _contains_attackers(scenario: Scenario) -> bool:
+    return scenario.method in CONTAINING
 
 
 def _sends_values(scenario: Scenario) -> bool:
@@ -382,6 +400,13 @@ TRACKS: Mapping[str, Track] = {
             "takes forty times as long.",
             settings=_table_i,
             tuned=Tuned.KEPT,
+        ),
+        Track(
+            name="L",
+            title="hostile",
+            about="As A, but one device in five sends its update reversed, in every round.",
+            preset="hostile",
+            usual=_contains_attackers,
         ),
     )
 }

@@ -110,7 +110,7 @@ def _about(run: Found) -> dict[str, Any]:
         "scheme": scenario.plan.scheme if scenario else None,
         "seed": str(scenario.seed) if scenario else None,  # JavaScript would round a long one
         "data": scenario.data.source if scenario else None,
-        "clock": scenario.clock.words if scenario else None,
+        "clock": RunFolder(run.path).clock_words(scenario) if scenario else None,
         "is_deployed": RunFolder(run.path).is_deployed,
         "rounds_done": last.global_round if last else 0,
         "rounds_total": scenario.rounds.global_rounds if scenario else None,

@@ -1,0 +1,81 @@
+"""Writes systemd units for the nodes of a fleet."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from airprune.deployment.identity import Node, Role
+from airprune.errors import UsageError
+
+_UNIT = """\
+[Unit]
+Description=airprune {role} {name} of {federation}
+After=network-online.target
+Wants=network-online.target
+StartLimitIntervalSec=0
+
+[Service]
+User={user}
+ExecStart={command}
+Restart=always
+RestartSec=2
+RestartSteps=8
+RestartMaxDelaySec=300
+KillSignal=SIGTERM
+TimeoutStopSec=30
+Nice={nice}
+NoNewPrivileges=true
+PrivateTmp=true
+ProtectSystem=strict
+ProtectHome={protect_home}
+ReadWritePaths={state}
+
+[Install]
+WantedBy=multi-user.target
+"""
+
+
+def unit_of(node: Node, state: Path, *, user: str, options: Sequence[str] = ()) -> str:
+    """Returns the unit that runs a node as a service, restarted whenever it ends.
+
+    Args:
+      state: its folder, the only one that it writes.
+      options: more words of its command.
+    """
+    command = {Role.CLOUD: "serve", Role.EDGE: "edge", Role.DEVICE: "device"}[node.peer.role]
+    kit, state = node.folder.resolve(), state.resolve()
+    words = [_program(), "deploy", command, str(kit), "--state-dir", str(state), *options]
+    return _UNIT.format(
+        role=node.peer.role,
+        name=node.peer.name,
+        federation=node.peer.federation,
+        user=user,
+        command=" ".join(map(_quoted, words)),
+        nice=10 if node.peer.role is Role.DEVICE else 0,
+        protect_home="false" if _is_at_home(kit) or _is_at_home(state) else "true",
+        state=_quoted(str(state)),
+    )
+
+
+def _program() -> str:
+    beside = Path(sys.executable).with_name("airprune")
+    found = str(beside) if os.access(beside, os.X_OK) else shutil.which("airprune")
+    if found is None:
+        raise UsageError("The command airprune is not on the PATH; install the package where the service is to run.")
+    return str(Path(found).absolute())
+
+
+def _is_at_home(path: Path) -> bool:
+    return path.parts[1:2] in (("home",), ("root",))
+
+
+def _quoted(word: str) -> str:
+    """Returns a word as systemd reads it back: % and $ have a meaning there."""
+    if any(ord(character) < 32 for character in word):
+        raise UsageError(f"A word of a unit must be printable, got {word!r}.")
+    word = word.replace("%", "%%").replace("$", "$$").replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{word}"' if set(word) & set(" ';\"\\") or not word else word

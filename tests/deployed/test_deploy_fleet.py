@@ -1,0 +1,124 @@
+"""A fleet that stays: jobs one after another on nodes that nobody touches; real processes, real TLS."""
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+import airprune as ap
+from airprune.deployment.fleet.registry import Registry
+from airprune.deployment.fleet.service import registry_of
+from airprune.errors import UsageError
+from support.federation import Processes
+from support.tiny import final_bytes
+
+SMALL = (
+    "model.name=mlp",
+    "data.train_samples=120",
+    "data.test_samples=40",
+    "radio.bandwidth_hz=2e6",
+    "rounds.global_rounds=1",
+    "rounds.edge_rounds=1",
+    "engine.name=serial",
+)
+PATIENT = ("--plan-with", "network", "--grace", "120", "--patience", "120")
+
+
+def simulated(out: Path, *changes: str) -> tuple[bytes, bytes]:
+    for _ in ap.run(ap.Scenario.preset("deployed").with_overrides([*SMALL, *changes]), out=out):
+        pass
+    return final_bytes(out)
+
+
+@pytest.fixture(scope="module")
+def fleet(tmp_path_factory):
+    """Two edges with one device each, that wait for jobs."""
+    with Processes(tmp_path_factory.mktemp("fleet"), num_edges=2, devices_per_edge=1) as made:
+        made.start_all()
+        made.serve()
+        yield made
+
+
+def submit(fleet: Processes, *changes: str) -> int:
+    return int(fleet.ask("submit", fleet.kits / "cloud", "deployed", *SMALL, *changes, *PATIENT))
+
+
+def test_two_jobs_end_in_the_simulations_bits_and_no_node_is_touched(fleet, tmp_path):
+    first, second = submit(fleet), submit(fleet, "seed=3")
+    processes = {name: process.pid for name, process in fleet.processes.items()}
+    fleet.wait_for_job(second)
+    assert [job["state"] for job in fleet.jobs()][:2] == ["ended", "ended"]
+    sizes = ("network.num_edges=2", "network.devices_per_edge=1")
+    assert final_bytes(fleet.job_folder(first)) == simulated(tmp_path / "a", *sizes)
+    assert final_bytes(fleet.job_folder(second)) == simulated(tmp_path / "b", *sizes, "seed=3")
+    assert all(process.is_alive() for process in fleet.processes.values())
+    assert processes == {name: process.pid for name, process in fleet.processes.items()}
+    fleet.wait_for(lambda: fleet.status().state == "idle" and fleet.status().online("device") == 2, "all wait")
+    said = fleet.ask("logs", fleet.kits / "cloud", second)
+    assert f"Job {second} has ended." in said and f"Job {first}" not in said
+    lines = fleet.ask("logs", fleet.kits / "cloud", second, "--json").splitlines()
+    assert {(line["node"], line["job"]) for line in map(json.loads, lines)} == {("cloud", second)}
+
+
+def test_a_job_that_is_stopped_continues_to_the_same_bits_when_everything_was_killed(fleet, tmp_path):
+    number = submit(fleet, "rounds.global_rounds=6", "seed=5")
+    fleet.wait_for(
+        lambda: any(fleet.kits.glob(f"cloud/state/runs/job-{number:04d}-*/records.jsonl")), "a round is over"
+    )
+    fleet.ask("stop", fleet.kits / "cloud", number)
+    fleet.wait_for_job(number, "stopped")
+    for name in ("e0", "d0"):
+        fleet.kill(name)
+        fleet.start(name)
+    fleet.ask("resume", fleet.kits / "cloud", number)
+    fleet.wait_for(lambda: fleet.status().state == "running", "it goes on")
+    fleet.kill("cloud")
+    fleet.serve()
+    fleet.wait_for_job(number)
+    sizes = ("network.num_edges=2", "network.devices_per_edge=1")
+    expected = simulated(tmp_path / "run", *sizes, "rounds.global_rounds=6", "seed=5")
+    assert final_bytes(fleet.job_folder(number)) == expected
+
+
+def test_a_job_that_cannot_run_fails_with_its_reason_and_the_next_one_runs(fleet):
+    wrong = {"name": "bad", "scenario": 'base = "smoke"\n[model]\nname = "unheard-of"\n', "settings": {}}
+    bad = registry_of(fleet.kits / "cloud/state").submit(**wrong).number
+    good = submit(fleet)
+    fleet.wait_for_job(good)
+    found = {job["number"]: job for job in fleet.jobs()}
+    assert found[bad]["state"] == "failed" and "'unheard-of' is unknown" in found[bad]["reason"]
+
+
+def test_jobs_are_taken_in_order_and_one_that_ran_comes_first(tmp_path):
+    registry = Registry(tmp_path / "fleet.sqlite")
+    first, second, third = (registry.submit(name="x", scenario="", settings={}) for _ in range(3))
+    registry.stop(first.number)
+    assert registry.take_next().number == second.number
+    assert Registry(tmp_path / "fleet.sqlite").take_next().number == second.number  # as after a restart
+    assert registry.stop(second.number).state == "stopping"
+    registry.finish(second.number, "stopped")
+    assert registry.resume(first.number).state == "queued"
+    assert [registry.take_next().number, registry.current().number] == [first.number] * 2
+    registry.finish(first.number, "ended")
+    assert registry.take_next().number == third.number
+    with pytest.raises(UsageError, match="Job 1 has ended already"):
+        registry.stop(first.number)
+    with pytest.raises(UsageError, match="Job 9 is unknown; the latest are 1, 2, 3"):
+        registry.job(9)
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="no systemd-analyze")
+def test_systemd_finds_no_fault_in_the_units(tmp_path, command):
+    assert command("deploy", "init", tmp_path / "lab", "--edges", "1", "--devices-per-edge", "1")[0] == 0
+    for name in ("cloud", "e0", "d0"):
+        options = ["--", "--data", "a folder/50%$.npz"] if name == "d0" else []
+        status, unit, _ = command("deploy", "systemd", tmp_path / "lab" / name, "--user", "daemon", *options)
+        assert status == 0 and f"deploy {'serve' if name == 'cloud' else 'edge' if name == 'e0' else 'device'} " in unit
+        path = tmp_path / f"airprune-{name}.service"
+        path.write_text(unit)
+        done = subprocess.run(["systemd-analyze", "verify", str(path)], capture_output=True, text=True)
+        about_it = [line for line in done.stderr.splitlines() if path.name in line and "RestartSteps" not in line]
+        about_it = [line for line in about_it if "RestartMaxDelaySec" not in line]
+        assert not about_it, done.stderr

@@ -1,0 +1,1 @@
+"""Clients that keep to their plans: the mod of airprune, and a loop that ends with its steps."""

@@ -1,0 +1,1 @@
+"""Evaluation on clients alone: each has test samples of its own."""

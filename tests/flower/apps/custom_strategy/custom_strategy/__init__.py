@@ -1,0 +1,1 @@
+"""A strategy of the app's own: the median of each weight, which one wrong client cannot move."""

@@ -1,0 +1,1 @@
+"""A small torch app in the form of Flower's quickstart, with the data and the model of a run of airprune's fedavg."""

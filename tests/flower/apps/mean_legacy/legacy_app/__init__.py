@@ -1,0 +1,1 @@
+"""The same model with the legacy interface: NumPyClient and a legacy strategy."""

@@ -1,0 +1,1 @@
+"""Least squares by gradient steps, in numpy alone."""

@@ -1,0 +1,1 @@
+"""A small torch network, evaluated by the server after every round."""
