@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 import airprune as ap
 from airprune.components.component import paper_shape
-from airprune.deployment.cloud import deployed_run
 from airprune.deployment.packing import ReportArrays
+from airprune.deployment.run_definition import check_is_real
 from airprune.engines.serial import SerialEngine
 from airprune.errors import InvalidValue, UsageError
 from airprune.rounds.attacks import Attack
@@ -147,12 +146,9 @@ def test_devices_that_add_up_updates_leave_nothing_to_compare():
 
 
 def test_attackers_are_not_deployed():
-    folder = SimpleNamespace(has_run=False)
-    with (
-        pytest.raises(UsageError, match="Attackers are simulated"),
-        deployed_run(None, tiny_scenario(attack__kind="noise"), folder, None),
-    ):
-        pass
+    experiment = Experiment.of(tiny_scenario(attack__kind="noise"), dataset=blobs())
+    with pytest.raises(UsageError, match="Attackers are simulated"):
+        check_is_real(experiment)
 
 
 # Models that are rolled back
