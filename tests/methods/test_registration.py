@@ -218,7 +218,7 @@ def test_a_name_that_cannot_be_used_is_refused(name):
 
 
 def test_what_is_no_component_is_refused():
-    with pytest.raises(InvalidValue, match=r"^register must be given one of Association, .*Recipe, got int"):
+    with pytest.raises(InvalidValue, match=r"^register must be given one of Channel, .*Recipe, got int"):
         register(3)
     with pytest.raises(UsageError, match=r"^Masking is a class to derive from, not a value with functions"):
         register(Masking(name="mine", summary="", choose=lambda view: SubModel()))

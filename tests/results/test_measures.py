@@ -25,6 +25,9 @@ NAMES_AND_PLACES = {
     "fate",
     "aggregator",
     "extra",
+    "attackers",
+    "suspected",
+    "rolled_back",
 }
 
 

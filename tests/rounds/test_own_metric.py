@@ -95,6 +95,6 @@ def test_a_metric_of_ones_own_leaves_a_built_in_loss_alone_to_the_bit():
 
 
 def test_every_built_in_loss_and_mean_over_samples_has_sums_that_add_up():
-    for loss in LOSSES:
+    for loss in [name for name in LOSSES if name != "tokens"]:  # a mean over the positions that have targets
         for metric in ("accuracy", "mae"):
             assert criteria_of(ap.Scenario().with_values({"train.loss": loss, "train.metric": metric})).adds_up

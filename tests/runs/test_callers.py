@@ -79,6 +79,7 @@ CALLS = {
     "trace_round.model": lambda x: ap.trace_round(SCENARIO, model=x if x is not None else 0),
     "trace_round.dataset": lambda x: ap.trace_round(SCENARIO, dataset=x if x is not None else 0),
     "trace_round.loss": lambda x: ap.trace_round(SCENARIO, loss=x if x is not None else 0),
+    "adapter_bias.trace": ap.adapter_bias,
     "train.scenario": ap.train,
     "train.out": lambda x: ap.train(x, out=x),
     "compare.scenario": lambda x: ap.compare(x, schemes=["optimal"]),

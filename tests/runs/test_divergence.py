@@ -101,7 +101,18 @@ def test_one_device_of_many_is_enough_and_is_named():
     assert [loss is None for loss in records[0]["loss"]] == [n == 4 for n in records[0]["device"]]
 
 
-@pytest.mark.parametrize("method", [name for name in ap.METHODS if name not in ("sign-sgd", "fedadam")])
+STEADY = ("sign-sgd", "fedadam")
+ROBUST = (
+    "norm-clip",
+    "trimmed-mean",
+    "median",
+    "krum",
+    "multi-krum",
+    "geometric-median",
+)  # keep out what is not finite
+
+
+@pytest.mark.parametrize("method", [name for name in ap.METHODS if name not in (*STEADY, *ROBUST)])
 def test_every_method_that_diverges_ends_in_the_same_way(method):
     scenario = tiny_scenario(train__local_epochs=1, rounds__global_rounds=1).with_("method", method)
     scenario = scenario.with_values({"train.learning_rate": 1e30, "train.momentum": 0.0, "plan.deadline_s": 0.0052})

@@ -213,7 +213,8 @@ def check_command(command: str) -> None:
     if name in _OVERRIDING:
         keys = {field["key"] for section in form()["sections"] for field in section["fields"]}
         for key in _settings(arguments):
-            assert key in keys or key.startswith("aggregation.smoothed."), f"{command!r}: no key {key}"
+            is_short = key.startswith("aggregation.smoothed.") or key == "radio.noise"
+            assert key in keys or is_short, f"{command!r}: no key {key}"
 
 
 def _resolve(words: list[str]) -> tuple[str, list[str]]:

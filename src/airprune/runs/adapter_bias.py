@@ -54,6 +54,9 @@ def product_bias(first: Array, second: Array, weight: Array) -> Array:
 
 def adapter_bias(trace: RoundTrace) -> tuple[AdapterBias, ...]:
     """Returns the bias of every adapter at every edge that received uploads; of `airprune.trace_round`."""
+    if not isinstance(trace, RoundTrace):
+        rule = "must be a trace of a round"
+        raise InvalidValue("adapter_bias.trace", rule, type(trace).__name__, "Example: ap.trace_round(scenario)")
     names = [
         name for name in trace.tensor_name.tolist() if f"{_A}." in name and name.replace(_A, _B) in trace.tensor_name
     ]

@@ -141,6 +141,7 @@ class FleetService:
             _log.info("Job %d has %s.", job.number, state)
 
     def _play(self, job: Job, folder: RunFolder, hub: Hub, loop: LoopThread) -> None:
+        loop.call(hub.refresh_fleet())  # changes that were made before the job was submitted hold for it
         if folder.has_run:
             scenario = folder.scenario()
         else:
