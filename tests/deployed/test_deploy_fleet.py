@@ -46,7 +46,7 @@ def submit(fleet: Processes, *changes: str) -> int:
 
 
 def test_two_jobs_end_in_the_simulations_bits_and_no_node_is_touched(fleet, tmp_path):
-    first, second = submit(fleet), submit(fleet, "seed=3")
+    first, second = submit(fleet), submit(fleet, "seed=3", "--deliver", "final")
     processes = {name: process.pid for name, process in fleet.processes.items()}
     fleet.wait_for_job(second)
     assert [job["state"] for job in fleet.jobs()][:2] == ["ended", "ended"]
@@ -56,6 +56,13 @@ def test_two_jobs_end_in_the_simulations_bits_and_no_node_is_touched(fleet, tmp_
     assert all(process.is_alive() for process in fleet.processes.values())
     assert processes == {name: process.pid for name, process in fleet.processes.items()}
     fleet.wait_for(lambda: fleet.status().state == "idle" and fleet.status().online("device") == 2, "all wait")
+
+    def holders() -> list[str]:
+        found = json.loads(fleet.ask("models", fleet.kits / "cloud", "--json"))
+        assert [(one["version"], one["job"], one["which"]) for one in found["deliveries"]] == [(1, second, "final")]
+        return [node["name"] for node in found["held"] if node["version"] == 1]
+
+    fleet.wait_for(lambda: holders() == ["d0", "d1", "e0", "e1"], "all hold the model of the second job")
     said = fleet.ask("logs", fleet.kits / "cloud", second)
     assert f"Job {second} has ended." in said and f"Job {first}" not in said
     lines = fleet.ask("logs", fleet.kits / "cloud", second, "--json").splitlines()

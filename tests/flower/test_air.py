@@ -131,6 +131,30 @@ def test_a_plan_reckons_with_the_compute_times_that_were_seen(air):
     assert total_s == pytest.approx(np.full(3, total_s[0]), rel=1e-9)  # all arrive together
 
 
+def test_a_reply_that_was_planned_with_an_estimate_travels_at_its_true_rate():
+    """With estimates of Rayleigh fading, the same seed has the same channels as a run that knows them."""
+    fading = {"radio.fading": "rayleigh", "network.num_edges": 1, "network.devices_per_edge": 3}
+    known, guessed = (
+        exchange(Air(default_scenario().with_values({**fading, "radio.csi_correlation": correlation})), three())[0]
+        for correlation in (1.0, 0.5)
+    )
+    assert guessed["uplink_s"] == pytest.approx(known["uplink_s"], rel=1e-12)  # equal shares, whatever is known
+
+
+def test_fading_that_follows_its_past_moves_with_trainings_alone():
+    changes = {"radio.fading": "rayleigh", "radio.channel": "gauss-markov"}
+    scenario = default_scenario().with_values({"network.num_edges": 1, "network.devices_per_edge": 3, **changes})
+    plain, evaluated = Air(scenario), Air(scenario)
+    seen = []
+    for _ in range(3):
+        seen.append(exchange(plain, three())[0]["uplink_s"])
+        assert exchange(evaluated, three())[0]["uplink_s"] == seen[-1]
+        exchange(evaluated, three(bits=0.0), "evaluate")
+        plain.close_global_round({})
+        evaluated.close_global_round({})
+    assert len({times[0] for times in seen}) == 3
+
+
 def test_other_topologies_are_refused():
     with pytest.raises(InvalidValue, match=r"Scenario.topology.name must be one of flat, hierarchical"):
         Air(default_scenario().with_("topology.name", "lan"))

@@ -197,7 +197,8 @@ def values_of(schema):
 COUPLED = {
     "network.num_edges", "network.devices_per_edge", "network.inner_m", "network.outer_m", "network.flat_inner_m",
     "network.flat_outer_m", "network.cpu_hz", "network.cpu_hz_max", "radio.noise_power_dbm", "radio.noise_figure_db",
-    "radio.noise_density_dbm_per_hz", "radio.path_loss", "plan.scheme", "plan.min_pruning_ratio",
+    "radio.noise_density_dbm_per_hz", "radio.path_loss", "radio.slice_noise", "radio.rate", "radio.reuse",
+    "radio.csi_correlation", "plan.on_time", "plan.scheme", "plan.min_pruning_ratio",
     "plan.max_pruning_ratio", "rounds.edge_rounds", "method", "train.kernel", "train.loss", "train.metric", *CHOICES,
     "evaluation.metrics", "data.partition",
     "clock.compute", "clock.board", "clock.cores", "clock.flops_per_cycle", "clock.profile",
@@ -407,6 +408,8 @@ OTHER_VALUES = {  # where the generic change below breaks a rule or needs a file
     "radio.noise_density_dbm_per_hz": -174.0,
     "radio.path_loss": "umi",
     "radio.shadowing_std_db": 3.0,
+    "radio.rate": "nr-mcs",
+    "plan.on_time": 0.9,
     "plan.scheme": "min-max",
     "plan.max_energy_j": 0.01,
     "train.kernel": "torch",

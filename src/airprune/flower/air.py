@@ -148,6 +148,7 @@ class Air:
         self.state = RunState.initial(np.zeros(1), self.tree, (), self.shape)
         self.state.values = self._initial_values()
         self.num_trainings = self.trainings_of_round = 0
+        self._served: tuple[int, Served] | None = None
 
     def use(self, model: ModelSize) -> None:
         """Makes the model of the coming exchanges known."""
@@ -157,7 +158,11 @@ class Air:
 
     @cached_property
     def shape(self) -> ModelShape:
-        return self._model.shape().on(num_devices=self.network.num_devices, num_edges=self.network.num_edges)
+        return self._model.shape().on(
+            num_devices=self.network.num_devices,
+            num_edges=self.network.num_edges,
+            num_antennas=self.radio.num_antennas,
+        )
 
     @cached_property
     def wire(self) -> Wire:
@@ -222,14 +227,15 @@ class Air:
         )
 
     def _initial_values(self) -> dict[str, Array]:
-        slots = [slot for slot in self._parts_slots() if slot.owner != Owner.DEVICE]
+        slots = [*self._plan_slots(), *self.method.channel.slots(self.shape)]
+        slots = [slot for slot in slots if slot.owner != Owner.DEVICE]
         rows = {slot.name: slot.row(self.shape) for slot in slots}
         for slot in slots:
             if slot.owner == Owner.EDGE:
                 rows[slot.name] = np.stack([rows[slot.name]] * self.network.num_edges)
         return rows | self.stations.initial_values
 
-    def _parts_slots(self) -> list[Any]:
+    def _plan_slots(self) -> list[Any]:
         parts = (self.method.selection, self.method.weighting, self.method.scheme)
         return [slot for part in parts for slot in part.slots(self.shape)]
 
@@ -266,11 +272,9 @@ class Air:
         if not trains:
             method = replace(self.method, selection=Everyone(), scheme=NoPruning())
             context = replace(context, method=method)
-        starts = self.trainings_of_round <= 1
-        served, values = self.stations.served(self.state.values, self.round_index, starts=starts)
-        self.state.values = values
+        served, values = self._serve(), self.state.values
         edges = np.unique(served.edge[np.asarray(devices, dtype=np.int64)])
-        memory = {slot.name: values[slot.name] for slot in self._parts_slots()}
+        memory = {slot.name: values[slot.name] for slot in self._plan_slots()}
         candidates = self.stations.candidates(served, edges, self.round_index, memory, values)
         candidates = select_only(candidates, np.isin(candidates.device, devices))
         planned = select_and_plan(
@@ -294,6 +298,15 @@ class Air:
             deadline_s=planned.deadline_s,
             has_plan=trains and (self.method.scheme.adapts or planned.deadline_s < timeout_s),
         )
+
+    def _serve(self) -> Served:
+        """Returns the association; with the fading it is decided once for a training and what follows it."""
+        number = self.round_index
+        if self._served is None or self._served[0] != number:
+            starts = self.trainings_of_round <= 1
+            served, self.state.values = self.stations.served(self.state.values, number, starts=starts)
+            self._served = number, served
+        return self._served[1]
 
     def settle(self, orders: Orders, work: Sequence[Work], **extra: Any) -> tuple[dict[str, Any], set[int]]:
         """Closes an exchange; returns its record, with `extra` fields, and the devices whose replies arrive.
@@ -335,6 +348,8 @@ class Air:
         compute_s[place] = [one.compute_s for one in work]
         bits[place] = [one.bits for one in work]
         planned = replace(planned, bits=bits, compute_s=compute_s)
+        if orders.candidates.true_rates_bps is not None:
+            planned = replace(planned, true_rate_bps=orders.candidates.true_rates_bps(planned.device))
         events = sample_events(
             self.scenario.events,
             planned.device,

@@ -5,9 +5,10 @@
 A device sends with its power spread over the whole bandwidth, b p on its share (Eq. (10)), at random places of it, so
 that L_k is the mean interference over noise at station k. Where its whole power lies on its slice, it is g_mk p / σ².
 Rates follow from shares and shares from rates: plans are repeated with the interference of the last one until nothing
-changes. More interference needs more bandwidth, which never lowers interference elsewhere (a standard interference
-function): from none, loads rise to the fixed point. Steps of an MCS may go round in circles instead; then the highest
-loads of the circle are planned with, which no device exceeds.
+changes. Total shares never exceed 1, so loads are bounded; but a scheme that spends the whole bandwidth moves shares
+among devices, so loads may fall on the way, and no theorem promises that they settle. Where they have not after 60
+plans, as with the steps of an MCS that go round in circles, the highest loads from there on are planned with, which no
+device exceeds.
 """
 
 from __future__ import annotations
