@@ -206,7 +206,8 @@ def check_command(command: str) -> None:
     words = list(itertools.takewhile(lambda word: word not in _OPERATORS, words))
     if words[0] in _OF_THE_PROGRAM:
         return
-    if "--import" in words:  # read before any command is
+    imports = "--import" in words
+    if imports:  # read before any command is
         place = words.index("--import")
         del words[place : place + 2]
     name, arguments = _resolve(words)
@@ -214,7 +215,8 @@ def check_command(command: str) -> None:
         keys = {field["key"] for section in form()["sections"] for field in section["fields"]}
         for key in _settings(arguments):
             is_short = key.startswith("aggregation.smoothed.") or key == "radio.noise"
-            assert key in keys or is_short, f"{command!r}: no key {key}"
+            is_own = imports and key.count(".") == 2  # an option of what is imported
+            assert key in keys or is_short or is_own, f"{command!r}: no key {key}"
 
 
 def _resolve(words: list[str]) -> tuple[str, list[str]]:
