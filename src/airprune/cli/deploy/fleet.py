@@ -14,10 +14,14 @@ import typer
 
 from airprune.cli.console import print_json, say
 from airprune.cli.deploy.nodes import (
+    Grace,
     JsonLogs,
     Kit,
+    Patience,
+    PlanWith,
     StateDir,
     TestData,
+    Wait,
     cloud_settings,
     log_to_stderr,
     node_of,
@@ -78,22 +82,10 @@ def submit(
     scenario: ScenarioName,
     overrides: Changes = None,
     state_dir: StateDir = None,
-    plan_with: Annotated[
-        str,
-        typer.Option(
-            metavar="SOURCE",
-            help="Plan with `measured` rates and speeds, only the `speeds` measured, or all as in `network`.",
-        ),
-    ] = "measured",
-    grace: Annotated[
-        float, typer.Option(metavar="SECONDS", min=0.0, help="Uploads count until this long after the deadline.")
-    ] = 0.0,
-    patience: Annotated[
-        float, typer.Option(metavar="SECONDS", min=0.0, help="An edge may be unreachable for this long.")
-    ] = 60.0,
-    wait: Annotated[
-        float, typer.Option(metavar="SECONDS", min=0.0, help="Wait this long for all devices at the start.")
-    ] = 600.0,
+    plan_with: PlanWith = "measured",
+    grace: Grace = 0.0,
+    patience: Patience = 60.0,
+    wait: Wait = 600.0,
     data: TestData = None,
     deliver: Annotated[
         str, typer.Option(metavar="final|best", help="Deliver this model of the job to all devices when it has ended.")

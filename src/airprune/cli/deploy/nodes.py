@@ -28,6 +28,18 @@ StateDir = Annotated[
 Kit = Annotated[
     Path, typer.Argument(metavar="KIT", help="Credentials bundle of the node, made by `airprune deploy init`.")
 ]
+PlanWith = Annotated[
+    str,
+    typer.Option(
+        metavar="SOURCE",
+        help="Plan with `measured` rates and speeds, only the `speeds` measured, or all as in `network`.",
+    ),
+]
+Grace = Annotated[
+    float, typer.Option(metavar="SECONDS", min=0.0, help="Uploads count until this long after the deadline.")
+]
+Patience = Annotated[float, typer.Option(metavar="SECONDS", min=0.0, help="An edge may be unreachable for this long.")]
+Wait = Annotated[float, typer.Option(metavar="SECONDS", min=0.0, help="Wait this long for all devices at the start.")]
 TestData = Annotated[
     str | None,
     typer.Option(metavar="SOURCE", help="Test set of your own: a folder with x.npy and y.npy, an .npz file, …"),
@@ -44,22 +56,10 @@ def cloud(
     overrides: Changes = None,
     out: Annotated[Path | None, typer.Option(metavar="DIR", help="Run folder.  [default: runs/NAME-deployed]")] = None,
     resume: Resume = False,
-    plan_with: Annotated[
-        str,
-        typer.Option(
-            metavar="SOURCE",
-            help="Plan with `measured` rates and speeds, only the `speeds` measured, or all as in `network`.",
-        ),
-    ] = "measured",
-    grace: Annotated[
-        float, typer.Option(metavar="SECONDS", min=0.0, help="Uploads count until this long after the deadline.")
-    ] = 0.0,
-    patience: Annotated[
-        float, typer.Option(metavar="SECONDS", min=0.0, help="An edge may be unreachable for this long.")
-    ] = 60.0,
-    wait: Annotated[
-        float, typer.Option(metavar="SECONDS", min=0.0, help="Wait this long for all devices at the start.")
-    ] = 600.0,
+    plan_with: PlanWith = "measured",
+    grace: Grace = 0.0,
+    patience: Patience = 60.0,
+    wait: Wait = 600.0,
     metrics_port: Annotated[
         int | None,
         typer.Option(metavar="PORT", min=0, max=65535, help="Serve Prometheus metrics on this port of 127.0.0.1."),
