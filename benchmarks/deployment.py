@@ -177,7 +177,8 @@ async def over_federation(rounds: int, num_devices: int, num_edges: int, per_pro
         num_devices=num_devices,
         num_edges=num_edges,
     )
-    hub = Hub(node, load_members(node.folder), welcome, Limits())
+    hub = Hub(node, load_members(node.folder), Limits())
+    await hub.begin(welcome, hub.fleet)
     edges, devices = kits[1 : 1 + num_edges], kits[1 + num_edges :]
     commands = [[sys.executable, "-m", "airprune", "deploy", "edge", str(kit)] for kit in edges]
     for start in range(0, num_devices, per_process):
@@ -272,7 +273,7 @@ async def _answer_orders(link: Link) -> None:
     welcome = (await link.receive()).message
     link.limits = dataclasses.replace(link.limits, max_payload_bytes=welcome.max_payload_bytes)
     work = _groundwork_of(welcome.num_devices, welcome.num_edges)
-    await link.send(pb.Measured(seconds_per_sample=1e-3, num_samples=10), bytes(1000))
+    await link.send(pb.Measured(run=welcome.run, seconds_per_sample=1e-3, num_samples=10), bytes(1000))
     while True:
         packet = await link.receive()
         match packet.message:

@@ -8,7 +8,10 @@
 3. Peak memory of the million.
 4. A million rows through `airprune plan`, CSV in, CSV out.
 5. The same million where a device's power lies on its slice, R(b) = b B log2(1 + γ/b), against linear rates.
-6. A million devices whose parts and local steps are chosen, against scheme `optimal`.
+6. A hundred thousand devices that send in groups of four (MU-MIMO), with the choice of the groups, against one by one.
+7. A million devices from gains to plan with thermal noise, MCS, downlink, inexact CSI, power control and interference,
+   against the paper's radio.
+8. A million devices whose parts and local steps are chosen, against scheme `optimal`.
 """
 
 from __future__ import annotations
@@ -77,6 +80,104 @@ def with_slices() -> None:
         )
 
 
+def with_streams() -> None:
+    """Four of each station's devices send at once to eight antennas: fading, groups, zero forcing and plan."""
+    from airprune.wireless.channel import Radio, full_band_rate_bps
+    from airprune.wireless.mimo import mimo_groups, zero_forcing_gain
+
+    num_devices, num_edges, radio = 100_000, 1_000, Radio(bandwidth_hz=400e6)
+    rng = np.random.default_rng(3)
+    edge = rng.permutation(np.repeat(np.arange(num_edges), num_devices // num_edges))
+    gain = 10.0 ** rng.uniform(1, 4, num_devices)
+    h = (rng.standard_normal((num_devices, 8)) + 1j * rng.standard_normal((num_devices, 8))) / np.sqrt(2)
+    per_weight_s = 2 * 20 / rng.uniform(1e9, 3e9, num_devices)
+
+    def problem(fading, group=None):
+        rate_bps = full_band_rate_bps(gain * fading, radio.bandwidth_hz)
+        return ap.PlanProblem(
+            full_band_rate_bps=rate_bps, seconds_per_weight=per_weight_s, edge=edge, deadline_s=0.015, mimo_group=group
+        )
+
+    def grouped():
+        group = mimo_groups(h, gain, edge, 4)
+        return problem(zero_forcing_gain(h, group), group)
+
+    for scheme in ("optimal", "min-max"):
+        alone_s = cpu_seconds(lambda scheme=scheme: ap.plan(problem(np.sum(np.abs(h) ** 2, axis=1)), scheme).latency_s)
+        whole_s = cpu_seconds(lambda scheme=scheme: ap.plan(grouped(), scheme).latency_s)
+        known = grouped()
+        plan_s = cpu_seconds(lambda scheme=scheme, known=known: ap.plan(dataclasses.replace(known), scheme).latency_s)
+        print(
+            f"100,000 devices in groups of four, {scheme}: {whole_s:.2f} CPU-s = {whole_s / alone_s:.1f} × one by one; "
+            f"the plan alone {plan_s:.2f} = {plan_s / alone_s:.1f} ×"
+        )
+    least_s = [ap.plan(one).min_deadline_s.mean() for one in (problem(np.sum(np.abs(h) ** 2, axis=1)), grouped())]
+    print(f"smallest deadlines, mean over edges, one by one and in groups: {least_s[0]:.4f} s, {least_s[1]:.4f} s")
+
+
+def with_rungs() -> None:
+    """From large-scale gains to a plan: fading and rates of one round, downlink times, plan."""
+    from airprune.planning import Interference
+    from airprune.wireless.channel import Radio, downlink_rate_bps, sent_gain, snr
+    from airprune.wireless.channels.base import FadingView, link_rates_bps
+    from airprune.wireless.channels.block_fading import BlockFading
+    from airprune.wireless.latency import broadcast_time_s
+
+    num_devices, num_edges, channel = 1_000_000, 10_000, BlockFading()
+    rng = np.random.default_rng(4)
+    edge = rng.permutation(np.repeat(np.arange(num_edges), num_devices // num_edges))
+    gain, per_weight_s = 10.0 ** rng.uniform(-11, -9, num_devices), 2 * 20 / rng.uniform(1e9, 3e9, num_devices)
+    paper = {"bandwidth_hz": 400e6}
+    thermal = paper | {"noise_density_w_per_hz": 3.98e-21, "noise_figure": 5.0}
+    few = rng.permutation(np.repeat(np.arange(20), num_devices // 20))
+    heard = np.where(np.arange(20) == few[:, None], 0.0, rng.exponential(1e-4, (num_devices, 20)))
+
+    def plan(settings, on_time=None, deadline_s=0.06, down=False) -> np.ndarray:
+        radio = Radio(**settings)
+        view = FadingView(num_devices=num_devices, radio=radio, seed=1, round_index=0, on_time=on_time)
+        known = None if radio.knows_fading else channel.known(view, {})
+        rate_bps = link_rates_bps(channel, gain, channel.small_scale(view, {})[0] if known is None else known, radio)
+        if down:
+            broadcast_time_s(2.8e6, downlink_rate_bps(np.maximum(rate_bps, 1e3), radio), edge, num_edges=num_edges)
+        return ap.plan(
+            ap.PlanProblem(
+                full_band_rate_bps=rate_bps, seconds_per_weight=per_weight_s, edge=edge, deadline_s=deadline_s
+            )
+        ).latency_s
+
+    def crowded(interferes) -> np.ndarray:
+        radio = Radio(**paper)
+        fading = np.ones(num_devices)
+        links = Interference(
+            snr=snr(sent_gain(gain, radio), radio), heard=heard, rate_bps=lambda x: channel.rate_bps(x, radio)
+        )
+        return ap.plan(
+            ap.PlanProblem(
+                full_band_rate_bps=link_rates_bps(channel, gain, fading, radio),
+                seconds_per_weight=per_weight_s,
+                edge=few,
+                deadline_s=30.0,
+                interference=links if interferes else None,
+            )
+        ).latency_s
+
+    rayleigh = {"fading": "rayleigh"}
+    base_s = cpu_seconds(lambda: plan(paper))
+    faded_s = cpu_seconds(lambda: plan(paper | rayleigh))
+    print(f"1,000,000 devices from gains to plan, the paper's radio: {base_s:.2f} CPU-s; with fading {faded_s:.2f}")
+    for name, settings, more, against in (
+        ("thermal noise", thermal, {}, base_s),
+        ("MCS", thermal | {"rate": "nr-mcs"}, {}, base_s),
+        ("downlink", thermal | {"station_power_w": 39.8}, {"down": True}, base_s),
+        ("power control", thermal | {"power_p0_w": 1e-12, "power_alpha": 0.8}, {}, base_s),
+        ("CSI of 0.9, on time 0.95", thermal | rayleigh | {"csi_correlation": 0.9}, {"on_time": 0.95}, faded_s),
+    ):
+        took_s = cpu_seconds(lambda settings=settings, more=more: plan(settings, **more))
+        print(f"  {name}: {took_s:.2f} CPU-s = {took_s / against:.2f} ×")
+    alone_s, together_s = (cpu_seconds(lambda flag=flag: crowded(flag), repeats=1) for flag in (False, True))
+    print(f"  interference, 20 edges: {together_s:.2f} CPU-s = {together_s / alone_s:.1f} × without")
+
+
 def with_codes() -> None:
     """Bits per weight chosen from a ladder of eleven steps."""
     from airprune.methods.compression import COMPRESSIONS, Wire
@@ -134,11 +235,7 @@ def with_work() -> None:
 
 def fresh(problem: ap.PlanProblem) -> ap.PlanProblem:
     """A copy without the cached grouping, so that sorting devices by edge is timed as well."""
-    return ap.PlanProblem(
-        full_band_rate_bps=problem.full_band_rate_bps,
-        seconds_per_weight=problem.seconds_per_weight,
-        edge=problem.edge,
-    )
+    return dataclasses.replace(problem)
 
 
 def against_cvxpy() -> None:
@@ -177,6 +274,8 @@ if __name__ == "__main__":
     against_lexsort()
     with_codes()
     with_slices()
+    with_streams()
+    with_rungs()
     with_work()
     against_cvxpy()
     through_the_command_line()

@@ -19,8 +19,9 @@ from support.warm import Forked
 # which was half of the processor time of these tests, whose batches are tiny and whose processes outnumber the cores.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
-# Tables fit COLUMNS where it is set, and the workers of the test runner set it.
+# Tables fit COLUMNS where it is set. The workers of the test runner set it, and readline does so behind os.environ.
 os.environ.pop("COLUMNS", None)
+os.unsetenv("COLUMNS")
 
 # A job in the background of a shell ignores Ctrl-C, and so does whatever it starts; the commands under test must not.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

@@ -88,6 +88,21 @@ def growth(readings: Sequence[Reading], what: str) -> float:
     return statistics.median(slopes) * (points[-1][0] - points[0][0]) if slopes else 0.0
 
 
+def lasting_growth(readings: Sequence[Reading]) -> float:
+    """Memory's growth if it goes on: by the slope of all readings or of their second half, whichever is less.
+
+    A leak has the same slope in both. An allocator's pools, which fill until each thread has met its largest work, have
+    none in the second. Both slopes count for the whole span, so a steady leak is found from the same rate on.
+    """
+    half = readings[len(readings) // 2 :]
+    half_span_s = half[-1].at_s - half[0].at_s
+    whole = growth(readings, "memory_bytes")
+    if half_span_s <= 0.0:
+        return whole
+    span_s = readings[-1].at_s - readings[0].at_s
+    return min(whole, growth(half, "memory_bytes") * span_s / half_span_s)
+
+
 def findings(who: str, readings: Sequence[Reading]) -> list[str]:
     """What grew beyond its limit from the first of these readings, taken after the warm-up, to the last."""
     span_s = readings[-1].at_s - readings[0].at_s
@@ -95,7 +110,8 @@ def findings(who: str, readings: Sequence[Reading]) -> list[str]:
     for what, limit in LIMITS.items():
         if what == "memory_bytes" and span_s < JUDGED_MEMORY_S:
             continue
-        first, grown = float(getattr(readings[0], what)), growth(readings, what)
+        first = float(getattr(readings[0], what))
+        grown = lasting_growth(readings) if what == "memory_bytes" else growth(readings, what)
         if grown > limit.of(first):
             found.append(f"{who}: {what} grew by {grown:g} in {span_s:.0f} s, allowed {limit.of(first):g}")
     return found
@@ -104,8 +120,11 @@ def findings(who: str, readings: Sequence[Reading]) -> list[str]:
 def table(who: str, readings: Sequence[Reading]) -> str:
     """One line: each thing at the first and the last reading, with its growth."""
     first, last = readings[0], readings[-1]
-    memory = growth(readings, "memory_bytes") / MIB
-    words = [f"memory {first.memory_bytes / MIB:.1f} → {last.memory_bytes / MIB:.1f} MiB (growth {memory:+.2f})"]
+    memory, lasting = growth(readings, "memory_bytes") / MIB, lasting_growth(readings) / MIB
+    words = [
+        f"memory {first.memory_bytes / MIB:.1f} → {last.memory_bytes / MIB:.1f} MiB "
+        f"(growth {memory:+.2f}, lasting {lasting:+.2f})"
+    ]
     for what in ("descriptors", "threads", "processes"):
         words.append(f"{what} {getattr(first, what)} → {getattr(last, what)} (growth {growth(readings, what):+.1f})")
     return f"{who:8}{'; '.join(words)}"

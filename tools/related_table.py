@@ -34,8 +34,8 @@ def _row(recipe: Recipe) -> str:
     shape = paper_shape()
     memory = [f"`{slot.name}` per {slot.owner.value}" for slot in recipe.slots(shape)]
     source = f" {recipe.source}." if recipe.source else ""
-    less = f" Less work: {recipe.less_work}." if recipe.less_work else ""
-    about = f"*{recipe.label}*: {recipe.summary}.{source}{less}"
+    other = f" Other work: {recipe.other_work}." if recipe.other_work else ""
+    about = f"*{recipe.label}*: {recipe.summary}.{source}{other}"
     cells = (f"`{recipe.name}`", about, "; ".join([*memory, *recipe.extra_cost(shape)]) or "–", recipe.claim or "–")
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 

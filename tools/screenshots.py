@@ -11,7 +11,7 @@ import shutil
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
@@ -25,13 +25,16 @@ import airprune as ap
 from airprune.web.serve import listen, server_of
 from airprune.web.site import Site
 from support.browser import CHROMIUM_ARGUMENTS, CHROMIUM_NAMES
+from support.federation import Processes, rows_of
 
 ROOT = Path(__file__).resolve().parents[1]
 OUT = ROOT / "build/screenshots"
 PAGES = {
-    **{"overview": "/", "planner": "/planner", "work": "/work", "runs": "/runs"},
-    **{"league": "/league", "reproduction": "/reproduction"},
+    **{"overview": "/", "planner": "/planner", "planner-radio": "/planner?preset=urban-5g", "work": "/work"},
+    **{"runs": "/runs", "league": "/league", "reproduction": "/reproduction"},
 }
+NEEDS_NO_RUNS = {"planner", "planner-radio", "work"}
+FLEET_PAGES = {"deployment": "/deployment"}
 DOCS_PAGES = {"docs-home": "/index.html", "docs-equations": "/equations.html", "docs-python": "/python.html"}
 LOOKS: dict[str, dict[str, Any]] = {
     "light": {"viewport": {"width": 1440, "height": 1000}, "color_scheme": "light"},
@@ -43,8 +46,10 @@ SHOWN = (
     ("overview", "light", "web-overview.png", 1000),
     ("planner", "light", "web-planner-light.png", 1250),
     ("planner", "dark", "web-planner-dark.png", 1250),
+    ("planner-radio", "light", "web-planner-radio.png", 1000),
     ("work", "light", "web-work.png", 1000),
     ("runs", "light", "web-runs.png", 1000),
+    ("deployment", "light", "web-deployment.png", 1000),
     ("reproduction", "light", "web-reproduction.png", 1000),
 )
 
@@ -53,6 +58,29 @@ def make_runs(folder: Path) -> None:
     """Three schemes over three seeds, seconds each."""
     scenario = ap.Scenario.preset("smoke").with_values({"rounds.global_rounds": 6, "engine.name": "serial"})
     ap.compare(scenario, schemes=["optimal", "min-max", "no-pruning"], seeds=[0, 1, 2], out=folder / "compare")
+
+
+@contextmanager
+def fleet_at_work(folder: Path) -> Iterator[Path]:
+    """The kit of a fleet's cloud: one job has ended and its model is delivered, a device is killed, a job runs."""
+    folder.mkdir()
+    small = ["model.name=mlp", "data.train_samples=360", "data.test_samples=40", "radio.bandwidth_hz=2e6"]
+    small += ["engine.name=serial", "rounds.edge_rounds=2"]
+    with Processes(folder, num_edges=2, devices_per_edge=3, standby_edges=1) as fleet:
+        for name in fleet.edges:
+            fleet.start(name)
+        for name, slowdown in zip(fleet.devices, (1, 2, 1, 4, 1, 1), strict=True):
+            fleet.start(name, "--slowdown", str(slowdown))
+        kit = fleet.kits / "cloud"
+        fleet.serve("--authority", str(fleet.kits))
+        submitted = fleet.ask("submit", kit, "deployed", *small, "rounds.global_rounds=2", "--deliver", "final")
+        fleet.wait_for_job(int(submitted))
+        fleet.kill("d4")
+        second = int(fleet.ask("submit", kit, "deployed", *small, "rounds.global_rounds=200", "--wait", "5"))
+        fleet.wait_for_job(second, "running")
+        fleet.wait_for(lambda: any(kit.glob(f"state/runs/job-{second:04d}-*")), "its folder is made")
+        fleet.wait_for(lambda: len(rows_of(fleet.job_folder(second) / "measured.jsonl")) > 50, "ten edge rounds")
+        yield kit
 
 
 @contextmanager
@@ -99,9 +127,9 @@ def take(browser: Any, origin: str, pages: dict[str, str]) -> None:
         context.close()
 
 
-def keep_shown() -> None:
-    """The documentation's pictures, in 256 colours as they have few."""
-    for name, look, file, _ in SHOWN:
+def keep_shown(pages: Collection[str]) -> None:
+    """The documentation's pictures of these pages, in 256 colours as they have few."""
+    for name, look, file, _ in (shown for shown in SHOWN if shown[0] in pages):
         picture = Image.open(OUT / f"{name}-{look}.png").convert("RGB").quantize(256, dither=Image.Dither.NONE)
         picture.save(ROOT / "docs/images" / file, optimize=True)
 
@@ -109,6 +137,7 @@ def keep_shown() -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--site", type=Path, help="the folder of a documentation site, e.g. build/docs")
+    parser.add_argument("--only", help="one page, e.g. deployment")
     options = parser.parse_args()
     OUT.mkdir(parents=True, exist_ok=True)
     path = next(filter(None, map(shutil.which, CHROMIUM_NAMES)), None)
@@ -117,14 +146,21 @@ def main() -> None:
         site = None if options.site is None else options.site.resolve()
         os.chdir(name)  # so that pages name the folder `runs`, not one of this machine
         runs = Path("runs")
-        make_runs(runs)
-        with pages_of(runs) as origin:
-            take(browser, origin, PAGES)
+        pages, fleet_pages = ({k: v for k, v in of.items() if options.only in (None, k)} for of in (PAGES, FLEET_PAGES))
+        if pages:
+            runs.mkdir()
+            if pages.keys() - NEEDS_NO_RUNS:
+                make_runs(runs)
+            with pages_of(runs) as origin:
+                take(browser, origin, pages)
+        if fleet_pages:
+            with fleet_at_work(Path(name) / "lab") as kit, pages_of(kit) as origin:
+                take(browser, origin, fleet_pages)
         if site is not None:
             with folder_of(site) as origin:
                 take(browser, origin, DOCS_PAGES)
         browser.close()
-    keep_shown()
+    keep_shown({**pages, **fleet_pages})
 
 
 def _say(line: str) -> None:

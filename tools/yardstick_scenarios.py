@@ -291,6 +291,8 @@ METHODS: dict[str, dict[str, Any]] = {
     "krum": {},
     "multi-krum": {},
     "geometric-median": {},
+    "secure-sums": {"events.dropout_probability": 0.3, "plan.bits_per_weight": 32.0},
+    "over-the-air": {"radio.fading": "rayleigh", "radio.noise": "thermal", "events.dropout_probability": 0.3},
     "fp32": {},
     "bf16": {},
     "fixed-16": {},
@@ -532,6 +534,25 @@ _SETTINGS: dict[str, Case] = {
     "nr-mcs": Case({"radio.noise": "thermal", "radio.rate": "nr-mcs", "radio.downlink": "broadcast"}),
     "outdated-csi": Case({"radio.fading": "rayleigh", "radio.csi_correlation": 0.9, "plan.on_time": 0.95}),
     "reuse": Case({"radio.reuse": 1, "radio.noise": "thermal", "radio.fading": "rayleigh"}),
+    "mu-mimo": Case({"radio.fading": "rayleigh", "radio.num_antennas": 4, "radio.num_streams": 2}),
+    "mu-mimo-reuse": Case(
+        {"radio.fading": "rician", "radio.num_antennas": 4, "radio.num_streams": 2, "radio.reuse": 1}
+    ),
+    "waypoint-a3": Case(
+        {"network.mobility": "waypoint", "network.speed_m_per_s": 30.0, "association.name": "a3", "radio.reuse": 1}
+    ),
+    "clarke": Case(
+        {
+            "radio.channel": "clarke",
+            "radio.fading": "rayleigh",
+            "network.speed_m_per_s": 3.0,
+            "radio.csi_delay_s": 0.002,
+        }
+    ),
+    "pilots": Case({"radio.fading": "rayleigh", "radio.pilots": 100, "radio.report_bits": 64, "plan.on_time": 0.9}),
+    "power-control": Case(
+        {"radio.power_p0_dbm": -90.0, "radio.power_alpha": 0.8, "radio.downlink": "unicast", "radio.reuse": 1}
+    ),
     "rician-antennas": Case({"radio.fading": "rician", "radio.num_antennas": 4, "network.placement": "disc"}),
     "noise-density": Case({"radio.noise_density_dbm_per_hz": -174.0, "radio.noise_figure_db": 9.0}),
     "uma-shadowed": Case({"radio.path_loss": "uma", "radio.shadowing_std_db": 6.0}),
@@ -571,6 +592,9 @@ _PRESETS = {
         },
         "unreliable": {},
         "hostile": {},
+        "urban-5g": {},
+        "factory": {},
+        "iot": {},
         "device-cpu": {"plan.deadline_s": 0.28},
         "accelerators": {"plan.deadline_s": 0.05},
         "boards": {"plan.deadline_s": 0.12},
@@ -637,7 +661,8 @@ _UNTRAINED_ENDINGS = (
     *("feddrop", "feddrop-uniform", "heterofl", "heterofl-fc", "fjord", "fjord-fc", "fjord-kd", "afd"),
     *("min-contributors-shared", "sub-models-told", "sub-models-every-edge-round"),
 )
-_ANNOUNCED = ((_LATE_ENDINGS, _LATE), (_UNTRAINED_ENDINGS, _UNTRAINED))
+_SIGNED = "keys of secure sums have signatures and commitments, which are charged"
+_ANNOUNCED = ((_LATE_ENDINGS, _LATE), (_UNTRAINED_ENDINGS, _UNTRAINED), ("secure-sums", _SIGNED))
 
 
 def _announced(name: str, case: Case) -> str:

@@ -19,6 +19,7 @@ EXTRAS = {
     "deploy": ("grpc", "google.protobuf", "cryptography"),
     "flower": ("flwr",),
     "export": ("onnx", "onnxscript"),
+    "predict": ("onnxruntime",),
     "analysis": ("pandas",),
     "tensorboard": ("tensorboard",),
     "wandb": ("wandb",),

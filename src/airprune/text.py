@@ -32,6 +32,14 @@ def printable(name: str) -> str:
     return name if name.isprintable() else repr(name)
 
 
+def plain(words: str, most: int | None = None) -> str:
+    """Returns words of others, cut to `most` characters, with all that is not printable escaped, line ends too."""
+    words = words[:most]
+    if words.isprintable():
+        return words
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in words)
+
+
 def number(value: float | None, form: str, unit: str = "", *, scale: float = 1.0) -> str:
     """Returns a number with its unit; a dash if there is none, or it is not finite.
 

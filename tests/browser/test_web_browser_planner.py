@@ -214,7 +214,7 @@ def test_the_keyboard_selects_and_moves_devices(server, page):
 def test_every_control_is_reached_by_tab_and_has_a_name(server, page):
     visit(page, f"{server.url}/planner")
     names = []
-    for _ in range(60):
+    for _ in range(100):
         page.keyboard.press("Tab")
         focused = page.evaluate(
             """() => {
@@ -227,9 +227,8 @@ def test_every_control_is_reached_by_tab_and_has_a_name(server, page):
         names.append(focused[0])
         assert focused[1] or focused[0] == "BODY", focused
         assert focused[2] != "none" or focused[0] == "BODY", f"{focused[0]} shows no focus"
-    assert {"theme", "scheme", "deadline_ms", "deadline_ms-slider", "map", "device", "fleet-file", "copy-link"} <= set(
-        names
-    )
+    known = {"theme", "preset", "scheme", "deadline_ms", "deadline_ms-slider", "slice_noise", "reuse", "on_time"}
+    assert known | {"ground", "map", "device", "fleet-file", "copy-link"} <= set(names)
 
 
 def test_an_infeasible_deadline_offers_one_that_works(server, page):
@@ -481,3 +480,197 @@ def test_a_planned_fleet_is_handed_to_the_form_that_starts_runs(serve, page, tmp
     page.wait_for_url("**/runs*")
     wait_for(lambda: page.inner_text("#check").startswith("Valid."), "the form should be filled in", patience_s=30)
     assert "network.table" in page.inner_text("#check") and "plan.deadline_s = 0.044" in page.inner_text("#check")
+
+
+# The radio
+
+
+SWITCHES = {
+    "noise": "thermal", "rate": "nr-mcs", "path_loss": "umi", "fading": "rayleigh", "reuse": "1",
+    "downlink": "broadcast",
+    "mobility": "waypoint",
+    "association": "nearest", "placement": "disc",
+}  # fmt: skip
+FADING = "fading=rayleigh&num_antennas=4&deadline_ms=60"
+# The query under which a field means something, and its value.
+FIELDS = {
+    "carrier_ghz": ("path_loss=umi&deadline_ms=60", "6"), "num_antennas": (FADING, "8"), "num_streams": (FADING, "2"),
+    "power_p0_dbm": ("deadline_ms=60", "-75"), "power_alpha": ("power_p0_dbm=-75&deadline_ms=60", "0.9"),
+    "station_power_dbm": ("downlink=unicast&deadline_ms=60", "46"), "csi_correlation": (FADING, "0.8"),
+    "csi_delay_ms": (f"{FADING}&speed_m_per_s=5", "2"), "pilots": (FADING, "64"), "report_bits": (FADING, "5000"),
+    "speed_m_per_s": ("mobility=waypoint&speed_m_per_s=5&start_s=20&deadline_ms=300", "20"),
+    "edge_distance_m": ("reuse=1&deadline_ms=90", "400"),
+}  # fmt: skip
+
+
+def as_shown(page, server, query):
+    """The page's tiles and sentences are the API's for this query, which tests/web holds to `airprune plan`."""
+    answer = server.client.get("/api/plan", params=query).json()
+    mean = answer["summary"]["mean_pruning"]
+    assert page.text_content("#mean-pruning").startswith(f"{100 * mean:.1f} %" if mean is not None else "–")
+    assert page.text_content("#verdict") == answer["words"]["verdict"]
+    assert page.locator("#overhead p").all_text_contents() == answer["words"]["overhead"]
+    assert page.text_content("#command-line") == answer["command"]
+    return answer
+
+
+@pytest.mark.parametrize("name", SWITCHES)
+def test_every_switch_plans_again_and_back(server, page, name):
+    visit(page, f"{server.url}/planner?deadline_ms=90")
+    before = numbers(page)
+    settled(page, lambda: page.select_option(f"#{name}", SWITCHES[name]))
+    query = page.evaluate("document.body.dataset.drawn")
+    assert f"{name}={SWITCHES[name]}" in query
+    answer = as_shown(page, server, dict(pair.split("=") for pair in query.split("&")))
+    assert answer["command"] != "airprune plan paper plan.deadline_s=0.09"
+    settled(page, lambda: page.click("button[type=reset]"))
+    settled(page, lambda: page.fill("#deadline_ms", "90"))
+    assert numbers(page) == before
+
+
+@pytest.mark.parametrize("name", FIELDS)
+def test_every_field_of_the_radio_plans_again(server, page, name):
+    query, value = FIELDS[name]
+    visit(page, f"{server.url}/planner?{query}")
+    assert page.is_visible(f"#{name}")
+    settled(page, lambda: page.fill(f"#{name}", value))
+    wait_for_address(page, f"{name}={value}")
+    drawn = page.evaluate("document.body.dataset.drawn")
+    as_shown(page, server, dict(pair.split("=") for pair in drawn.split("&")))
+
+
+def test_a_checked_switch_plans_with_the_noise_of_slices(server, page):
+    visit(page, f"{server.url}/planner?noise=thermal&deadline_ms=60")
+    before = page.text_content("#mean-pruning")
+    settled(page, lambda: page.check("#slice_noise"))
+    assert page.text_content("#mean-pruning") != before
+    as_shown(page, server, {"noise": "thermal", "deadline_ms": 60, "slice_noise": "true"})
+    settled(page, lambda: page.uncheck("#slice_noise"))
+    assert page.text_content("#mean-pruning") == before
+
+
+def test_a_refused_combination_is_one_sentence_and_the_page_recovers(server, page):
+    visit(page, f"{server.url}/planner?rate=nr-mcs&deadline_ms=60")
+    before = numbers(page)
+    page.check("#slice_noise")
+    page.wait_for_selector("#error:not([hidden])")
+    assert page.text_content("#error").startswith("Scenario.radio.slice_noise must be false with rate = nr-mcs")
+    assert page.get_attribute("#slice_noise", "aria-invalid") == "true"
+    assert numbers(page) == before  # the last plan stays
+    page.click("#undo")
+    assert page.is_hidden("#error") and page.is_hidden("#undo") and not page.is_checked("#slice_noise")
+    wait_for_address(page, r"planner\?deadline_ms=60&rate=nr-mcs$")
+    page.check("#slice_noise")
+    page.wait_for_selector("#error:not([hidden])")
+    settled(page, lambda: page.select_option("#rate", "shannon"))  # the other way out
+    assert page.is_hidden("#error") and page.is_checked("#slice_noise")
+    page.faults.clear()  # the browser reports the refused requests itself
+
+
+def test_a_preset_sets_all_switches_and_its_link_repeats_it(server, page, new_page):
+    visit(page, f"{server.url}/planner?deadline_ms=40")
+    settled(page, lambda: page.select_option("#preset", "urban-5g"))
+    shown = [page.input_value(f"#{name}") for name in ("rate", "reuse", "path_loss", "fading", "downlink", "ground")]
+    assert shown == ["nr-mcs", "1", "umi", "rayleigh", "broadcast", "sinr"]
+    assert page.input_value("#num_antennas") == "8" and page.input_value("#deadline_ms") == "200"
+    settled(page, lambda: page.select_option("#reuse", "none"))
+    wait_for_address(page, r"planner\?preset=urban-5g&reuse=none$")
+    after = numbers(page)
+    other = visit(new_page(), page.url)
+    assert numbers(other) == after and other.input_value("#reuse") == "none"
+    settled(page, lambda: page.select_option("#preset", "iot"))
+    assert page.input_value("#scheme") == "energy" and page.input_value("#reuse") == "none"
+    settled(page, lambda: page.select_option("#preset", "paper"))
+    assert "energy" not in page.locator("#scheme option").all_text_contents()
+    as_shown(page, server, {})
+
+
+def test_interference_colours_the_ground_darker_than_bandwidths_of_their_own(server, page):
+    visit(page, f"{server.url}/planner?deadline_ms=90&edge_distance_m=500&ground=sinr")
+    values = "document.getElementById('map').data[0].z.flat()"
+    own = page.evaluate(values)
+    assert page.is_hidden("#rise-tile")
+    settled(page, lambda: page.select_option("#reuse", "1"))
+    shared = page.evaluate(values)
+    assert len(own) == len(shared) and all(low < high for low, high in zip(shared, own, strict=True))
+    assert re.match(r"\+\d+\.\d dB", page.text_content("#rise"))
+    settled(page, lambda: page.select_option("#ground", "rate"))
+    assert page.evaluate("document.getElementById('map').data[0].colorbar.title.text") == "Mbit/s"
+    settled(page, lambda: page.select_option("#ground", "none"))
+    assert page.evaluate("document.getElementById('map').data[0].type") != "heatmap"
+
+
+def test_the_time_slider_moves_devices_and_asks_for_few_plans(server, page):
+    visit(page, f"{server.url}/planner?deadline_ms=400&association=best-rate")
+    assert page.is_hidden("#start_s-slider")
+    settled(page, lambda: page.select_option("#mobility", "waypoint"))
+    assert page.input_value("#speed_m_per_s") == "1.5"  # on foot: devices at rest do not move
+    settled(page, lambda: page.fill("#speed_m_per_s", "20"))
+    begin, asked = place_of(page, 3), []
+    page.on("request", lambda request: asked.append(request.url) if "/api/plan?" in request.url else None)
+    slide = """(time) => {
+      const slider = document.getElementById("start_s-slider");
+      slider.value = time;
+      slider.dispatchEvent(new Event("input", { bubbles: true }));
+    }"""
+    for time_s in range(1, 61):
+        page.evaluate(slide, time_s)
+    page.wait_for_function("() => document.body.dataset.drawn.includes('start_s=60')")
+    assert len(asked) < 30  # the last of many is what counts
+    assert place_of(page, 3) != begin
+    query = {"deadline_ms": 400, "association": "best-rate", "mobility": "waypoint", "speed_m_per_s": 20, "start_s": 60}
+    answer = as_shown(page, server, query)
+    shown = page.evaluate(
+        "Array.from(document.getElementById('map').data.findLast((t) => Array.isArray(t.marker?.symbol)).x)"
+    )
+    assert shown == answer["devices"]["x_m"]
+    assert page.is_disabled("#east")
+    x, y = place_of(page, 3)
+    page.mouse.move(x, y)
+    page.mouse.down()
+    page.mouse.move(x + 60, y + 40, steps=3)
+    page.mouse.up()
+    assert "moved" not in page.url
+
+
+def test_one_more_nine_is_priced_and_a_promise_is_kept(server, page):
+    query = f"{FADING.replace('60', '40')}&csi_correlation=0.9"
+    visit(page, f"{server.url}/planner?{query}")
+    assert page.text_content("#badge") == "by chance"
+    page.wait_for_selector("#promises tbody tr")
+    rows = page.locator("#promises tbody tr")
+    asked = dict(pair.split("=") for pair in query.split("&"))
+    lines = server.client.get("/api/promises", params=asked).json()
+    assert rows.count() == len(lines) == 5
+    for row, line in zip(rows.all(), lines, strict=True):
+        cells = row.locator("td").all_text_contents()
+        assert cells[2] == f"{line['mean_ratio']:.3f}" and cells[4] == f"{1e3 * line['smallest_deadline_s']:.2f}"
+    chance = min(server.client.get("/api/plan", params=asked).json()["devices"]["on_time"])
+    assert page.text_content("#least-on-time").startswith(f"{100 * chance:.1f} %")
+    settled(page, lambda: page.select_option("#on_time", "0.95"))
+    assert page.text_content("#badge") == "fits" and page.text_content("#least-on-time").startswith("95.0 %")
+    settled(page, lambda: page.fill("#csi_correlation", "1"))
+    assert page.is_hidden("#nines") and page.is_hidden("#on-time-tile")
+
+
+def test_a_table_keeps_its_links_whatever_the_switches_say(server, page):
+    visit(page, f"{server.url}/planner?preset=urban-5g")
+    page.fill("#fleet-text", FLEET)
+    settled(page, lambda: page.click("#fleet-use"))
+    for name in ("preset", "rate", "reuse", "slice_noise", "num_antennas", "ground"):
+        assert page.is_disabled(f"#{name}"), name
+    assert page.is_hidden("#command") and page.is_enabled("#deadline_ms")
+    settled(page, lambda: page.click("#fleet-drop"))
+    assert page.is_enabled("#rate") and page.input_value("#rate") == "nr-mcs"
+
+
+def test_a_radio_opens_the_runs_page_with_its_scenario(serve, page):
+    server = serve(allow_run=True)
+    page.goto(server.site.address)
+    visit(page, f"{server.url}/planner?preset=urban-5g&reuse=none&noise=paper&deadline_ms=90")
+    page.click("#train summary")
+    assert page.text_content("#train-command").startswith("airprune run urban-5g plan.deadline_s=0.09 radio.reuse=none")
+    page.click("#train-start")
+    page.wait_for_url(re.compile("/runs"))
+    page.wait_for_function("() => document.getElementById('preset').value === 'urban-5g'")
+    page.wait_for_function("() => /deadline_s/.test(document.getElementById('start-form').innerText)")

@@ -7,6 +7,7 @@ import functools
 import importlib
 import re
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import CodeType
@@ -41,6 +42,23 @@ RUNS: dict[str, dict[str, Any]] = {
         **TIGHT,
     },
     "interference": {"radio__reuse": 1, **TIGHT},
+    "several devices at once": {
+        "radio__fading": "rayleigh",
+        "radio__num_antennas": 4,
+        "radio__num_streams": 2,
+        **TIGHT,
+    },
+    "movement": {
+        "network__mobility": "waypoint",
+        "network__speed_m_per_s": 15.0,
+        "association__name": "a3",
+        "radio__channel": "clarke",
+        "radio__fading": "rayleigh",
+        "radio__csi_delay_s": 0.001,
+        "radio__pilots": 4,
+        "radio__power_p0_dbm": 0.0,
+        **TIGHT,
+    },
     "by neurons": {"masking__probe__structure": "neurons", **TIGHT},
     "exact importance": {
         "masking__probe__importance": "exact",
@@ -129,7 +147,19 @@ def small_runs() -> list[dict[str, Any]]:
     for changes in RUNS.values():
         records = list(ap.run(tiny_scenario(**changes), dataset=blobs()))
         assert records[-1]["mean_pruning_ratio"] > 0.0  # else masks and budgets would not be needed
+    with tempfile.TemporaryDirectory() as folder:
+        traces = traced_links(tiny_scenario(**TIGHT), Path(folder, "traces.npz"))
+        list(ap.run(tiny_scenario(network__traces=str(traces), **TIGHT), dataset=blobs()))
+    list(ap.run(tiny_scenario(method="over-the-air"), dataset=blobs()))  # prunes nothing
     return list(ap.run(tiny_scenario(**PAPER_CNN)))
+
+
+def traced_links(scenario: ap.Scenario, path: Path) -> Path:
+    """Writes a file of traces with the same gain for every link."""
+    devices, stations = np.arange(scenario.num_devices), np.arange(scenario.network.num_edges)
+    device, station = (grid.ravel() for grid in np.meshgrid(devices, stations))
+    np.savez(path, time=np.zeros(len(device)), device=device, station=station, gain_db=np.full(len(device), -96.0))
+    return path
 
 
 def small_plans() -> None:

@@ -1,17 +1,21 @@
 """The commands of docs/deploy.md as it gives them: one empty folder per machine, real processes, real TLS."""
 
 import contextlib
+import json
 import re
 import shlex
 import shutil
+import signal
 import subprocess
 import time
+import urllib.request
 from pathlib import Path
 
 import numpy as np
 import pytest
+from tools.readme import _split as split
 
-from airprune.deployment.cloud import read_about
+from airprune.deployment.about import read_about
 from airprune.runs.layout import RunFolder
 from airprune.runs.measured import read_measured
 from support.docs_blocks import blocks
@@ -32,7 +36,8 @@ class Machines:
     A machine is a folder; the page names it in `scp … MACHINE:kit` and behind its command.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, **replaced: str) -> None:
+        """`replaced`: by machine, another command than the block's."""
         (block,) = (block.content for block in blocks(PAGE.read_text()) if "airprune deploy cloud" in block.content)
         self._folder = folder
         (init,) = re.findall(r"^airprune (deploy init .+)$", block, re.MULTILINE)
@@ -46,6 +51,7 @@ class Machines:
             shutil.copytree(desk / kit, self.machine(machine) / "kit")
         found = re.findall(r"^airprune (deploy (?:cloud|edge|device) .+?) +# (\w+)$", block, re.MULTILINE)
         self.commands = {machine: shlex.split(command) for command, machine in found}
+        self.commands |= {machine: shlex.split(command)[1:] for machine, command in replaced.items()}
         self.commands["server"] += SMALL
 
     def machine(self, name: str) -> Path:
@@ -84,6 +90,17 @@ class Machines:
         return RunFolder(self.machine("server") / "runs/lab")
 
 
+def commands_by_hand() -> list[str]:
+    """The commands of the page that the tests of pages do not run."""
+    found = [block for block in blocks(PAGE.read_text()) if block.kind == "bash" and not block.is_run]
+    return [command for block in found for command in split(block.content)]
+
+
+def of_the_three_machines() -> list[str]:
+    (block,) = (block for block in blocks(PAGE.read_text()) if "airprune deploy cloud" in block.content)
+    return split(block.content)
+
+
 @pytest.fixture(scope="module")
 def machines(tmp_path_factory):
     made = Machines(tmp_path_factory.mktemp("machines"))
@@ -119,6 +136,17 @@ def test_a_deployment_that_has_ended_gets_its_missing_model_back_without_any_dev
     assert final.read_bytes() == trained
 
 
+@pytest.mark.parametrize("words", [[], ["--what-if", "plan.deadline_s=2"]])
+def test_samples_of_a_devices_own_cannot_be_replayed_and_nothing_is_written(machines, words, command):
+    out = machines.machine("server") / "again"
+    status, _, err = command("run", "--replay", machines.lab.path, *words, "--out", out)
+    assert status == 2 and not out.exists()
+    assert err.splitlines()[-1] == (
+        f"error: {machines.lab.path} was trained on samples of its devices' own (40 of device 0, to which the scenario "
+        "assigns 80), so it cannot be simulated here; `airprune deploy verify` repeats its sums."
+    )
+
+
 def test_a_run_folder_that_cannot_be_made_is_refused_before_any_device_is_waited_for(machines):
     (machines.machine("server") / "taken").write_text("")
     begun_s = time.monotonic()
@@ -131,3 +159,78 @@ def test_a_run_folder_that_cannot_be_made_is_refused_before_any_device_is_waited
 def test_the_progress_of_a_deployment_calls_its_times_planned(machines):
     said = machines.said("server")
     assert re.search(r"· planned \d+\.\d\d s ·", said) and "simulated" not in said
+
+
+KEEPING = "airprune deploy edge kit --keep-uploads"
+DEMOS = ("airprune deploy demo", "airprune deploy demo --unequal")
+ELSEWHERE = ("pip install -c constraints.txt '.[deploy]'", "scp -rp lab/d0 pi@192.168.1.20:kit")
+
+
+@pytest.fixture(scope="module")
+def followed(tmp_path_factory):
+    """All other commands of the page, where its words say: in the folder with the run. What each has printed."""
+    made = Machines(tmp_path_factory.mktemp("followed"), gateway=KEEPING, pi="airprune deploy device kit")
+    for name, (status, said) in made.run().items():
+        assert status == 0, (name, said)
+    desk = made.machine("evening")  # the edge's kit and the cloud's folder, side by side
+    shutil.copytree(made.machine("gateway") / "kit", desk / "kit")
+    shutil.copytree(made.machine("server") / "runs", desk / "runs")
+    done_before = {*of_the_three_machines(), KEEPING, *DEMOS, *ELSEWHERE}
+    printed = {}
+    for command in commands_by_hand():
+        if command not in done_before:
+            printed[command] = served(command, desk) if " web " in command else said_by(command, desk)
+    return printed
+
+
+def said_by(command: str, folder: Path) -> str:
+    words = [AIRPRUNE, *shlex.split(command)[1:]]
+    done = subprocess.run(words, cwd=folder, capture_output=True, text=True, timeout=WITHIN_S)
+    assert command.startswith("airprune ") and done.returncode == 0, (command, done.stderr)
+    assert "Traceback" not in done.stderr
+    return done.stdout + done.stderr
+
+
+def served(command: str, folder: Path) -> str:
+    """What the page Deployment is sent for the only deployment in the folder; Ctrl-C ends the server."""
+    with subprocess.Popen(
+        [AIRPRUNE, *shlex.split(command)[1:], "--port", "0"], cwd=folder, stdout=subprocess.PIPE
+    ) as server:
+        try:
+            address = server.stdout.readline().decode().split("?")[0].strip().rstrip("/")
+            with urllib.request.urlopen(f"{address}/api/deployment?of=lab", timeout=60) as answer:
+                return answer.read().decode()
+        finally:
+            server.send_signal(signal.SIGINT)
+
+
+def test_every_command_of_the_page_is_run(followed):
+    assert set(ELSEWHERE) < set(commands_by_hand()) and set(DEMOS) < set(commands_by_hand())
+    assert len(followed) == 6 and len(of_the_three_machines()) == 5, list(followed)
+
+
+def test_what_the_page_says_about_a_run_that_has_ended_is_what_its_commands_print(followed):
+    status = followed["airprune deploy status runs/lab"]
+    assert "1 edge round; uploads: 1 ok, 0 late, 0 dropped, 0 failed, 0 refused." in status
+    assert (
+        "Simulate it: airprune run runs/lab/scenario.toml"
+        in followed["airprune deploy calibrate runs/lab --out lab.csv"]
+    )
+    replayed = followed["airprune run --replay runs/lab"]
+    assert "Bit for bit: records and final model are those of runs/lab." in replayed
+    shown = json.loads(followed["airprune web runs"])
+    assert shown["counts"]["uploads"]["ok"] == 1 and shown["status"]["state"] == "ended"
+    verified = json.loads(followed["airprune deploy verify runs/lab --edge e0=kit --json"])
+    assert len(verified["rounds"]) == 1 and verified["num_wrong"] == 0 and not verified["not_verified"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("command", DEMOS)
+def test_the_demos_of_the_page_end_in_the_simulations_bits_in_an_empty_folder(command, tmp_path):
+    words = [AIRPRUNE, *shlex.split(command)[1:], "--json"]
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=900)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    runs = found if isinstance(found, list) else [found]
+    assert len(runs) == (1 if "--unequal" in command else 2)
+    assert all(run["same_model"] and run["same_records"] for run in runs), runs

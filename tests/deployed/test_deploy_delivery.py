@@ -1,22 +1,28 @@
 """Trained models that come home: signed, verified, swapped in one step, and used for predictions without torch."""
 
+import base64
 import hashlib
 import json
 import subprocess
 import sys
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 
 import airprune as ap
+from airprune.deployment.delivery import graphs, prediction
 from airprune.deployment.delivery.offers import Manifest, signed_offer, verified
 from airprune.deployment.delivery.prediction import predict
 from airprune.deployment.delivery.shelf import Shelf
+from airprune.deployment.fleet.registry import Delivery
+from airprune.deployment.fleet.releases import release
 from airprune.deployment.identity import load_node, make_federation
 from airprune.errors import UsageError, WorkFailed
 from airprune.models.kernels import native
+from airprune.runs.layout import RunFolder
 from airprune.scenario.data import dataset_of
 
 FILES = {1: b"first", 2: b"second", 3: b"third"}
@@ -127,6 +133,7 @@ def test_scores_are_those_of_the_torch_module_and_need_no_torch(kits, trained):
     code = "import sys; sys.modules['torch'] = None; from airprune.cli import main; sys.exit(main(sys.argv[1:]))"
     words = ["deploy", "predict", kits / "d0", "--state-dir", state, "--data", state / "x.npz", "--json"]
     words += ["--out", state / "scores.npy"]
+    large = np.ones(2**25)  # 256 MiB of the process that calls it, which are not its own
     done = subprocess.run([sys.executable, "-c", code, *map(str, words)], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     said = json.loads(done.stdout)
@@ -134,7 +141,81 @@ def test_scores_are_those_of_the_torch_module_and_need_no_torch(kits, trained):
         expected = ap.load_model(state / "run")(torch.tensor(x)).numpy()
     assert np.allclose(np.load(state / "scores.npy"), expected, rtol=1e-4, atol=1e-5)  # float32, other order of sums
     assert said["kernel"] == "native" and said["version"] == 1 and said["labels"] == expected.argmax(axis=1).tolist()
-    assert 0 < said["latency_s"] <= said["latency_p95_s"] and said["peak_bytes"] > 2**20
+    assert 0 < said["latency_s"] <= said["latency_p95_s"] and 2**20 < said["peak_bytes"] < large.nbytes
+
+
+def shelf_of(kits, state, model: str):
+    """A device's state with a model that the native kernel does not compute, as the cloud releases it; and its run."""
+    changes = [
+        f"model.name={model}",
+        "train.kernel=torch",
+        "rounds.edge_rounds=1",
+        "network.devices_per_edge=1",
+        "plan.deadline_s=9",
+    ]
+    changes += ["data.train_samples=60", "data.test_samples=20", "rounds.global_rounds=1", "engine.name=serial"]
+    scenario, folder = ap.Scenario.preset("smoke").with_overrides(changes), RunFolder(state / "run")
+    for _ in ap.run(scenario, out=folder.path):
+        pass
+    about = {"run": "abc", "num_samples": [60], "model": {"input_shape": [1, 28, 28], "num_classes": 10}}
+    (folder.path / "deployment.json").write_text(json.dumps(about))
+    delivery = Delivery(version=1, job=1, which="final", devices=(), created_s=0.0)
+    offer, content = release(load_node(kits / "cloud"), delivery, SimpleNamespace(number=1), folder)
+    shelf = Shelf(load_node(kits / "d0"), state)
+    shelf.put(offer, content)
+    return shelf, scenario
+
+
+@pytest.mark.parametrize("model", ["mlp", "resnet-8"])
+def test_the_onnx_runtime_gives_the_scores_of_torch_without_torch(kits, tmp_path, model):
+    pytest.importorskip("onnxruntime")
+    shelf, scenario = shelf_of(kits, tmp_path, model)
+    graph = base64.b64decode(shelf.manifest(1).graph)
+    assert 0 < len(graph) < 20_000 < len(shelf.content(1))  # operations; the weights are in the file
+    assert b"airprune" not in graph and b".py" not in graph  # and no places in the cloud's source files
+    x = dataset_of(scenario).test_x[:20]
+    np.savez(tmp_path / "x.npz", x=x)
+    code = "import sys; sys.modules['torch'] = None; from airprune.cli import main; sys.exit(main(sys.argv[1:]))"
+    words = ["deploy", "predict", kits / "d0", "--state-dir", tmp_path, "--data", tmp_path / "x.npz", "--json"]
+    words += ["--out", tmp_path / "scores.npy"]
+    done = subprocess.run([sys.executable, "-c", code, *map(str, words)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    said = json.loads(done.stdout)
+    with torch.inference_mode():
+        expected = ap.load_model(tmp_path / "run")(torch.tensor(x)).numpy()
+    assert np.allclose(np.load(tmp_path / "scores.npy"), expected, rtol=1e-4, atol=1e-5)  # float32, other order of sums
+    assert said["kernel"] == "onnx" and said["labels"] == expected.argmax(axis=1).tolist()
+    assert 0 < said["latency_s"] <= said["latency_p95_s"] and 2**20 < said["peak_bytes"] < 2**28
+
+
+def test_without_onnx_packages_at_the_cloud_torch_predicts_and_the_device_is_named_both_ways_out(
+    kits, tmp_path, monkeypatch, caplog, one_thread
+):
+    torch.set_num_threads(2)
+    shelf, _ = shelf_of(kits, tmp_path / "with", "mlp")
+    monkeypatch.setattr(graphs, "missing", lambda packages: ["onnx"])
+    bare, scenario = shelf_of(kits, tmp_path / "without", "mlp")
+    assert "has no ONNX graph, so devices need torch to predict. It needs onnx: " in caplog.text
+    x, state = dataset_of(scenario).test_x[:20], tmp_path / "without"
+    by_torch = predict(bare, x, state=state)
+    assert by_torch.kernel == "torch" and torch.get_num_threads() == 1
+    assert np.allclose(predict(shelf, x, state=state).scores, by_torch.scores, rtol=1e-4, atol=1e-5)  # as above
+    monkeypatch.setattr(prediction.importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(UsageError, match=r"need onnxruntime or torch here, since .* model 'mlp': .*\[predict\]"):
+        predict(shelf, x, state=state)
+    with pytest.raises(UsageError, match=r"need torch here, since .*\[train\]"):
+        predict(bare, x, state=state)
+
+
+def test_weights_that_do_not_fit_the_graph_are_refused_in_one_sentence(kits, tmp_path):
+    pytest.importorskip("onnxruntime")
+    shelf, _ = shelf_of(kits, tmp_path, "mlp")
+    graph = base64.b64decode(shelf.manifest(1).graph)
+    for arrays in ({}, {"fc1.weight": np.zeros((3, 3), np.float32)}):
+        with pytest.raises(WorkFailed, match="The ONNX runtime cannot take the model: "):
+            graphs.onnx_scores(graph, arrays)
+    with pytest.raises(WorkFailed, match="The ONNX runtime cannot take the model: "):
+        graphs.onnx_scores(b"no graph", {})
 
 
 def test_what_cannot_be_predicted_is_refused_in_one_sentence(kits, trained, tmp_path):

@@ -23,7 +23,7 @@ from airprune.deployment.remote import CloudSettings
 from airprune.errors import WorkFailed
 from airprune.runs import checkpoint
 from airprune.runs.writer import RunWriter
-from support.federation import Processes, Tasks, rows_of
+from support.federation import Processes, Tasks, Written, rows_of
 from support.tiny import final_bytes
 
 CHANGES = (
@@ -73,24 +73,6 @@ def num_planned(run: Path) -> int:
 
 def num_global(run: Path) -> int:
     return sum(row["kind"] == "global" for row in rows_of(run / "records.jsonl"))
-
-
-class Written:
-    """True if any of these files was written since it was made."""
-
-    def __init__(self, folders: list[Path], pattern: str) -> None:
-        self._folders, self._pattern = folders, pattern
-        self._before = self._times()
-
-    def _times(self) -> dict[Path, int]:
-        found = {}
-        for folder in self._folders:
-            for path in folder.glob(self._pattern):
-                found[path] = path.stat().st_mtime_ns
-        return found
-
-    def __call__(self) -> bool:
-        return self._times() != self._before
 
 
 # Real processes.

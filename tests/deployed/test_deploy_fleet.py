@@ -1,18 +1,25 @@
 """A fleet that stays: jobs one after another on nodes that nobody touches; real processes, real TLS."""
 
 import json
+import re
 import shutil
 import subprocess
 from pathlib import Path
 
+import httpx
 import pytest
 
 import airprune as ap
 from airprune.deployment.fleet.registry import Registry
 from airprune.deployment.fleet.service import registry_of
+from airprune.deployment.identity.peers import expiry_of, serial_of
 from airprune.errors import UsageError
+from airprune.runs.layout import RunFolder
+from airprune.runs.measured import read_measured
 from support.federation import Processes
 from support.tiny import final_bytes
+
+pytest_plugins = ["support.browser"]
 
 SMALL = (
     "model.name=mlp",
@@ -33,16 +40,72 @@ def simulated(out: Path, *changes: str) -> tuple[bytes, bytes]:
 
 
 @pytest.fixture(scope="module")
+def site(serve, fleet):
+    """`airprune web` of the cloud's kit."""
+    return serve(runs_dir=fleet.kits / "cloud")
+
+
+@pytest.fixture(scope="module")
 def fleet(tmp_path_factory):
     """Two edges with one device each, that wait for jobs."""
     with Processes(tmp_path_factory.mktemp("fleet"), num_edges=2, devices_per_edge=1) as made:
         made.start_all()
-        made.serve()
+        made.serve("--metrics-port", "0")
         yield made
 
 
 def submit(fleet: Processes, *changes: str) -> int:
     return int(fleet.ask("submit", fleet.kits / "cloud", "deployed", *SMALL, *changes, *PATIENT))
+
+
+def metrics_of(fleet: Processes) -> dict[tuple[str, str], float]:
+    """(name, value of its label) → number, as Prometheus reads it."""
+    port = re.findall(r"Metrics at http://127.0.0.1:(\d+)/metrics", fleet.log("cloud"))[-1]
+    text = httpx.get(f"http://127.0.0.1:{port}/metrics").text
+    lines = re.findall(r'^airprune_(\w+?)(?:\{\w+="(\w+)"\})? (\S+)$', text, flags=re.MULTILINE)
+    return {(name, label): float(value) for name, label, value in lines}
+
+
+def counts_of(fleet: Processes, site) -> dict[str, object]:
+    """The counts of the page, which are those of `deploy status` and of `/metrics`."""
+    shown = site.client.get("/api/deployment", params={"of": "state"}).json()["counts"]
+    assert json.loads(fleet.ask("status", fleet.kits / "cloud", "--json"))["counts"] == shown
+    served = metrics_of(fleet)
+    families = {
+        "jobs": "jobs",
+        "nodes": "nodes",
+        "nodes_online": "online",
+        "uploads_total": "uploads",
+        "alerts": "alerts",
+    }
+    for family, name in families.items():
+        found = {label: number for (of, label), number in served.items() if of == family}
+        assert {label: number for label, number in found.items() if number} == {
+            k: n for k, n in shown[name].items() if n
+        }
+    for metric, name in (
+        ("rounds_total", "edge_rounds"),
+        ("upload_bytes_total", "upload_bytes"),
+        ("model_holders", "holders"),
+    ):
+        assert served[metric, ""] == shown[name]
+    return shown
+
+
+def test_before_the_first_job_metrics_status_and_page_show_the_same_nodes(fleet, site):
+    fleet.wait_for(lambda: (found := fleet.status()) and found.online("device") == 2, "all wait")
+    shown = counts_of(fleet, site)
+    assert shown["nodes"] == shown["online"] == {"edge": 2, "device": 2}
+    assert shown["uploads"] == dict.fromkeys(("ok", "late", "dropped", "failed", "refused"), 0)
+    assert site.client.get("/deployment").status_code == 200
+    answer = site.client.get("/api/deployment", params={"of": "state"}).json()
+    assert answer["status"]["state"] == "idle" and answer["run"] is None and answer["jobs"] == answer["alerts"] == []
+    nodes = {node["name"]: node for node in answer["nodes"]}
+    assert list(nodes) == ["cloud", "e0", "e1", "d0", "d1"] and nodes["d1"]["home"] == nodes["d1"]["edge"] == "e1"
+    assert len({node["software"] for node in nodes.values()}) == 1
+    for name in nodes:  # as the file of its kit says
+        certificate = (fleet.kits / name / "node.pem").read_bytes()
+        assert nodes[name]["expires_s"] == expiry_of(certificate) and nodes[name]["serial"] == serial_of(certificate)
 
 
 def test_two_jobs_end_in_the_simulations_bits_and_no_node_is_touched(fleet, tmp_path):
@@ -82,11 +145,20 @@ def test_a_job_that_is_stopped_continues_to_the_same_bits_when_everything_was_ki
     fleet.ask("resume", fleet.kits / "cloud", number)
     fleet.wait_for(lambda: fleet.status().state == "running", "it goes on")
     fleet.kill("cloud")
-    fleet.serve()
+    fleet.serve("--metrics-port", "0")
     fleet.wait_for_job(number)
     sizes = ("network.num_edges=2", "network.devices_per_edge=1")
     expected = simulated(tmp_path / "run", *sizes, "rounds.global_rounds=6", "seed=5")
     assert final_bytes(fleet.job_folder(number)) == expected
+
+
+def test_a_second_cloud_and_a_job_that_was_never_submitted_are_refused_in_one_sentence(fleet, tmp_path, command):
+    status, _, err = command("deploy", "serve", fleet.kits / "cloud")
+    state = fleet.kits / "cloud/state"
+    sentence = f"error: A cloud serves this fleet already, with the folder {state}; stop it first.\n"
+    assert (status, err) == (2, sentence)
+    with pytest.raises(UsageError, match="Job 1 is unknown; there is none yet"):
+        Registry(tmp_path / "fleet.sqlite").job(1)
 
 
 def test_a_job_that_cannot_run_fails_with_its_reason_and_the_next_one_runs(fleet):
@@ -96,6 +168,22 @@ def test_a_job_that_cannot_run_fails_with_its_reason_and_the_next_one_runs(fleet
     fleet.wait_for_job(good)
     found = {job["number"]: job for job in fleet.jobs()}
     assert found[bad]["state"] == "failed" and "'unheard-of' is unknown" in found[bad]["reason"]
+
+
+def test_after_jobs_kills_and_a_failure_metrics_status_and_page_agree_on_all_counts(fleet, site):
+    fleet.wait_for(lambda: fleet.status().state == "idle" and fleet.status().online("device") == 2, "all wait")
+    shown = counts_of(fleet, site)
+    rows = [row for job in fleet.jobs() for row in read_measured(RunFolder(Path(job["folder"])))]
+    assert shown["uploads"]["ok"] == sum(row.fate == "ok" for row in rows) >= 8
+    assert shown["edge_rounds"] == 9 and shown["upload_bytes"] == sum(row.bytes or 0 for row in rows)
+    assert shown["jobs"]["ended"] == 4 and shown["jobs"]["failed"] == 1 and shown["models"] == 1
+    fleet.kill("d1")
+    fleet.wait_for(lambda: fleet.status().online("device") == 1, "it is missed")
+    shown = counts_of(fleet, site)
+    assert shown["alerts"] == {"missing": 1}
+    answer = site.client.get("/api/deployment", params={"of": "state"}).json()
+    assert [(alert["node"], alert["kind"]) for alert in answer["alerts"]] == [("d1", "missing")]
+    fleet.start("d1")
 
 
 def test_jobs_are_taken_in_order_and_one_that_ran_comes_first(tmp_path):

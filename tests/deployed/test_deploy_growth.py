@@ -1,6 +1,7 @@
 """A fleet that grows: nodes added, moved and removed while it runs, enrolment by code, renewal; real processes, TLS."""
 
 import json
+import shutil
 import stat
 
 import pytest
@@ -40,6 +41,12 @@ def test_nodes_are_added_moved_and_removed_and_a_name_is_never_used_twice(lab):
     with pytest.raises(UsageError, match="must be one that no node of the federation has had"):
         add_devices(lab, "e0", name="d3")
     assert sorted(path.name for path in lab.iterdir()) == before
+
+
+def test_a_move_to_the_edge_where_a_device_is_changes_nothing(lab):
+    add_devices(lab, "e0", count=2)
+    move(lab, "d0", "e0")
+    assert members_of(lab).devices["e0"] == ["d0", "d2", "d3"]  # the order numbers the devices of a job
 
 
 def test_a_code_is_for_one_key_and_a_lost_answer_is_given_again(lab, tmp_path):
@@ -87,6 +94,29 @@ def test_no_certificate_is_given_in_anothers_name_or_for_a_revoked_one(lab, tmp_
         wrong.take(pb.Certificate(trouble="no authority"))
 
 
+def test_new_nodes_that_start_before_the_cloud_knows_them_wait_until_it_does(tmp_path):
+    """As the commands say where the cloud's kit is elsewhere: the operator copies members.toml there, after all."""
+    with Processes(tmp_path, num_edges=1, devices_per_edge=1) as fleet:
+        fleet.start_all()
+        fleet.serve()
+        desk = tmp_path / "desk"
+        shutil.copytree(fleet.kits, desk, ignore=shutil.ignore_patterns("cloud", "state"))
+        fleet.ask("add", "edge", desk, "--port", free_ports(9470, 1))
+        fleet.ask("add", "device", desk, "--edge", "e0", "--count", "2")
+        for name in ("e1", "d1", "d2"):
+            shutil.copytree(desk / name, fleet.kits / name)
+        fleet.ask("remove", desk, "d2")
+        shutil.copy(desk / "authority/denied.toml", fleet.kits / "cloud")
+        fleet.wait_for(lambda: (found := fleet.status()) and found.online("device") == 1, "d0 waits")
+        for name in ("e1", "d1"):
+            fleet.start(name)
+            fleet.wait_for(lambda name=name: "It will, once members.toml" in fleet.log(name), f"{name} waits")
+        fleet.start("d2")
+        assert fleet.wait("d2") == 1 and "It will" not in fleet.log("d2")  # removed: for good
+        shutil.copy(desk / "authority/members.toml", fleet.kits / "cloud")
+        fleet.wait_for(lambda: fleet.status().online("device") == fleet.status().online("edge") == 2, "they join")
+
+
 def test_a_running_fleet_takes_in_an_edge_and_an_enrolled_device_and_lets_another_go(tmp_path):
     with Processes(tmp_path, num_edges=1, devices_per_edge=2) as fleet:
         cloud, port = fleet.kits / "cloud", free_ports(9480, 1)
@@ -95,7 +125,11 @@ def test_a_running_fleet_takes_in_an_edge_and_an_enrolled_device_and_lets_anothe
 
         def nodes() -> dict[str, str | None]:
             found = fleet.status()
-            return {} if found is None else {node.name: node.edge for node in found.nodes if node.online}
+            return (
+                {}
+                if found is None
+                else {node.name: node.edge for node in found.nodes if node.online and node.role != "cloud"}
+            )
 
         fleet.wait_for(lambda: {"e0", "d0", "d1"} <= nodes().keys(), "the first nodes are online")
         fleet.wait_for(lambda: (fleet.state("d0") / "identity.pem").exists(), "d0 has renewed its certificate")

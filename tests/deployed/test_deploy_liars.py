@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from airprune.deployment import strikes
 from airprune.deployment.device import Device
-from airprune.deployment.digests import digest_of
 from airprune.deployment.edge import Edge
 from airprune.deployment.edge_sums import OrderedRound
 from airprune.deployment.identity import renew
@@ -24,6 +24,7 @@ from airprune.deployment.transport import Refused
 from airprune.rounds.messages import Broadcast
 from airprune.runs.layout import RunFolder
 from airprune.runs.measured import read_measured
+from support.hostile import resealed, with_last_value
 from support.lab import lab_in
 from support.processes import wait_for
 from support.tiny import tiny_scenario
@@ -54,14 +55,6 @@ def test_a_revoked_device_is_cut_off_the_run_goes_on_and_a_renewed_kit_is_let_in
 # Each lie changes an honest upload; resealed, it has the right digest.
 
 
-def resealed(data: bytes) -> bytes:
-    return data[:32] + digest_of(data[:32], data[48:]) + data[48:]
-
-
-def with_last_value(data: bytes, value: float) -> bytes:
-    return resealed(data[:-4] + np.float32(value).tobytes())
-
-
 LIES: dict[str, tuple[Callable[[pb.Upload, bytes], bytes | None], str]] = {
     "short": (lambda upload, data: resealed(data[:-4]), "Upload.length must be"),
     "long": (lambda upload, data: resealed(data + bytes(100_000)), "Upload.length must be between"),
@@ -75,6 +68,13 @@ LIES: dict[str, tuple[Callable[[pb.Upload, bytes], bytes | None], str]] = {
 }
 
 
+@pytest.fixture
+def many_strikes(monkeypatch):
+    """Lets a member lie as often as it likes."""
+    monkeypatch.setattr(strikes, "MOST_STRIKES", 1_000)
+
+
+@pytest.mark.usefixtures("many_strikes")
 def test_an_upload_that_lies_is_refused_with_a_receipt_and_counted_and_the_round_goes_on(tmp_path, caplog):
     caplog.set_level(logging.INFO, "airprune")
     lies = iter(LIES.values())
@@ -157,6 +157,7 @@ EDGE_LIES: list[tuple[Callable[[pb.EdgeReport, bytes, Edge], bytes | None], str]
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("many_strikes")
 def test_an_edge_whose_report_lies_is_out_of_its_round_is_told_why_and_may_come_back(tmp_path, caplog):
     caplog.set_level(logging.INFO, "airprune")
     lies = iter(EDGE_LIES)
@@ -171,7 +172,7 @@ def test_an_edge_whose_report_lies_is_out_of_its_round_is_told_why_and_may_come_
     with lab_in(tmp_path, 9330, num_rounds=len(EDGE_LIES) + 1, liars={"e1": LyingEdge}) as lab:
         for said, sentence in [
             (pb.Presence.Device(device=4), "Presence.devices must be different ones below 4"),
-            (pb.Presence.Device(seconds_per_sample=math.nan), "seconds_per_sample must be finite"),
+            (pb.Presence.Device(seconds_per_sample=math.nan), "Device 0: seconds_per_sample must be between"),
         ]:
             wait_for(lambda: lab.edges["e1"].cloud is not None, "e1 should be there", 30)
             lab.call(lab.edges["e1"].cloud.send(pb.Presence(run=lab.edges["e1"].devices.run, devices=[said])))

@@ -155,6 +155,10 @@ def test_a_run_is_shaped_by_its_last_round(command, tmp_path):
 BAD_SHAPES = {
     "has shares but no rates; --capacity-mbps": (PLAN, ["--address", "d0=10.0.0.1"]),
     "got none for d1": (PLAN, ["--capacity-mbps", 50, "--edge", "e0", "--address", "d0=10.0.0.1"]),
+    "must be another for each device, got 10.0.0.1 for d0 and d1": (
+        PLAN,
+        ["--capacity-mbps", 50, "--edge", "e0", "--address", "d0=10.0.0.1", "--address", "d1=10.0.0.1"],
+    ),
     "device 'd9' is unknown": (PLAN, ["--capacity-mbps", 50, "--address", "d9=10.0.0.1"]),
     "edge 'e7' is unknown": (PLAN, ["--capacity-mbps", 50, "--edge", "e7"]),
     "with an IP address, got d2=host; reboot": (

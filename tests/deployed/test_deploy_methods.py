@@ -23,8 +23,11 @@ SETTINGS = CloudSettings(measures=False, grace_s=60.0, wait_s=60.0)
 # by local steps, planned work, steps that decay.
 QUICK = ("adaptive-pruning", "adaptive-bits", "prunefl", "scaffold", "fedavgm", "hfel", "fednova", "adaptive-work")
 QUICK += ("hier-qsgd-decay",)
-# Devices hold unequal numbers of samples and so make unequal numbers of steps.
-UNEQUAL = {"fednova": {"data.size_spread": 1.0, "train.batch_size": 4, "train.momentum": 0.5}}
+# Unequal numbers of samples make unequal numbers of steps; words of secure sums have the bits of the model's numbers.
+OWN = {
+    "fednova": {"data.size_spread": 1.0, "train.batch_size": 4, "train.momentum": 0.5},
+    "secure-sums": {"plan.bits_per_weight": 32.0},
+}
 
 
 def scenario_of(method: str) -> Scenario:
@@ -37,7 +40,7 @@ def scenario_of(method: str) -> Scenario:
             "radio.bandwidth_hz": 2.0e7,
             "plan.framing": False,
             "engine.name": "serial",
-            **UNEQUAL.get(method, {}),
+            **OWN.get(method, {}),
         }
     )
 

@@ -16,7 +16,9 @@ class HalfThere:
             devices={"e0": ["d0", "d1", "d2", "d3"], "e1": ["d4"]},
         )
         self.troubles = {"d2": "The certificate 1f of d2 was revoked."}
-        self.edges = {"e0": Child(name="e0", link=None, serial="1", idle=frozenset({"d1"}), troubles=self.troubles)}
+        self.edges = {
+            "e0": Child(name="e0", link=None, about=pb.Presence.Peer(), idle=frozenset({"d1"}), troubles=self.troubles)
+        }
 
     def present(self):
         return {0: (0, pb.Presence.Device(num_samples=3))}

@@ -462,3 +462,36 @@ def test_nothing_is_left_of_links_that_have_ended():
         await asyncio.to_thread(wait_for, lambda: num_open() <= before, "connections should be closed", 2)
 
     run(work())
+
+
+def test_a_server_that_is_interrupted_in_its_farewells_stops_all_the_same():
+    """Else it would go on listening after its owner, and complain when the loop is gone."""
+
+    async def work():
+        async def listen(server: Server) -> None:
+            async with server:
+                ready.set()
+                await asyncio.sleep(60)
+
+        ready = asyncio.Event()
+        server = Server("127.0.0.1:0", credentials=None, on_link=listen_only, limits=QUICK)
+        task = asyncio.create_task(listen(server))
+        await ready.wait()
+        stopped, stop = [], server._server.stop
+
+        async def stop_slowly(grace_s: float | None) -> None:
+            stopped.append(grace_s)
+            await asyncio.sleep(0.0 if grace_s is None else 60.0)
+            await stop(grace_s)
+
+        server._server.stop = stop_slowly
+        for _ in range(2):  # at work, then in its farewells
+            await asyncio.sleep(0.05)
+            task.cancel()
+        await asyncio.wait([task])
+        assert task.cancelled() and stopped == [1.0, None]
+        with socket.socket() as free:
+            free.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            free.bind(("127.0.0.1", server.port))
+
+    run(work())

@@ -103,7 +103,8 @@ def bytes_between(monkeypatch):
     return sizes
 
 
-@pytest.mark.parametrize("method", sorted(METHODS))
+# Secure sums hide them: test_deploy_secure.py; deployments refuse over-the-air.
+@pytest.mark.parametrize("method", sorted(set(METHODS) - {"secure-sums", "over-the-air"}))
 def test_every_method_sends_the_bytes_it_is_charged_and_arrives_bit_for_bit(method, bytes_between):
     scenario = Subject.named(method, "methods").scenario({"plan.framing": True})
     frame_bits = 8 * Experiment.of(scenario, dataset=points()).context.codec.frame_bytes

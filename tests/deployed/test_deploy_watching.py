@@ -12,6 +12,7 @@ import airprune as ap
 from airprune.deployment.calibration import Spread, fit_devices
 from airprune.deployment.metrics import Metrics, serve_metrics
 from airprune.deployment.status import read_status, write_status
+from airprune.deployment.watch.view import Watched
 from airprune.errors import UsageError, WorkFailed
 from airprune.planning.fleet import read_network
 from airprune.rounds.experiment import Experiment
@@ -27,34 +28,10 @@ from airprune.runs.measured import (
 )
 from airprune.studies.write_report import write_report
 from airprune.wireless.channel import full_band_rates
-from support.deployed import pretend, pretended_records, status_of
+from support.deployed import ROW, pretend, pretended_records, status_of
 from support.tiny import final_bytes
 from support.web_runs import tiny
 
-ROW = MeasuredRow(
-    round=0,
-    global_round=1,
-    edge_round=1,
-    edge=0,
-    device=0,
-    name="a",
-    fate="ok",
-    reason=None,
-    share=0.5,
-    rate_bps=5e6,
-    full_band_rate_bps=1e7,
-    planned_compute_s=0.2,
-    compute_s=0.25,
-    planned_uplink_s=0.16,
-    uplink_s=0.2,
-    planned_bytes=100_000,
-    bytes=100_000,
-    rtt_s=0.01,
-    arrived_s=0.45,
-    deadline_s=0.5,
-    num_samples=100,
-    digest="ab",
-)
 INPUTS = PlannedInputs(round=0, global_round=1, edge_round=1, device=(0,), edge=(0,), full_band_rate_bps=(1e7,))
 
 
@@ -140,6 +117,21 @@ def test_a_resumed_run_cuts_the_lines_of_its_rounds_and_whatever_is_torn(tmp_pat
     assert sorted(read_inputs(folder)) == [0, 1, 2]
 
 
+def test_inputs_of_a_round_that_is_planned_again_are_on_the_disk_all_the_time(tmp_path):
+    """Edges may have begun the round with them: a cloud killed here must not plan it otherwise when it is back."""
+    inputs = [dataclasses.replace(INPUTS, round=n) for n in range(3)]
+    folder = folder_with(tmp_path, [row(round=0)], inputs)
+    before = folder.inputs_file.read_bytes()
+    log = MeasuredLog(folder, next_round=2)
+    assert folder.inputs_file.read_bytes() == before
+    log.planned(inputs[2])
+    assert folder.inputs_file.read_bytes() == before
+    log.planned(dataclasses.replace(INPUTS, round=3))
+    other = dataclasses.replace(inputs[2], restarts=True)
+    MeasuredLog(folder, next_round=2).planned(other)
+    assert list(read_inputs(folder)) == [0, 1, 2] and read_inputs(folder)[2].restarts
+
+
 def test_two_writers_of_one_folder_are_found(tmp_path):
     folder = folder_with(tmp_path, [row()])
     log = MeasuredLog(folder, next_round=1)
@@ -166,15 +158,17 @@ def test_a_status_is_replaced_whole_and_nonsense_is_none(tmp_path):
 # Metrics
 
 
-def test_metrics_count_uploads_by_fate_on_loopback_and_leave_no_port_open():
-    metrics = Metrics()
-    metrics.edge_round([row(), row(fate="late"), row(fate="late", bytes=None)], took_s=0.2)
-    metrics.online("device", 2)
+def test_metrics_count_uploads_by_fate_on_loopback_and_leave_no_port_open(tmp_path):
+    rows = [row(), row(fate="late"), row(fate="late", bytes=None)]
+    folder = folder_with(tmp_path, rows)
+    write_status(folder, status_of(3))
+    metrics = Metrics(lambda: Watched(tmp_path).look().counts)
+    metrics.edge_round(took_s=0.2)
     metrics.accuracy(0.75)
     with serve_metrics(metrics, 0) as port:
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics") as answer:
             lines = answer.read().decode().splitlines()
-        with pytest.raises(WorkFailed, match=f"127.0.0.1:{port}"), serve_metrics(Metrics(), port):
+        with pytest.raises(WorkFailed, match=f"127.0.0.1:{port}"), serve_metrics(metrics, port):
             pass
     for wanted in (
         "airprune_rounds_total 1.0",
@@ -182,6 +176,8 @@ def test_metrics_count_uploads_by_fate_on_loopback_and_leave_no_port_open():
         'airprune_uploads_total{fate="refused"} 0.0',
         "airprune_upload_bytes_total 200000.0",
         'airprune_nodes_online{role="device"} 2.0',
+        'airprune_nodes{role="device"} 3.0',
+        'airprune_alerts{kind="missing"} 1.0',
         'airprune_round_seconds_bucket{le="0.3"} 1.0',
         "airprune_accuracy 0.75",
     ):
@@ -332,7 +328,12 @@ def test_a_replay_of_a_run_that_goes_on_stops_where_it_does_and_says_so(tmp_path
     assert whole == RunFolder(tmp_path / "run").records()[:3]
 
 
-def test_what_cannot_be_replayed_is_refused_in_a_sentence(yard, tmp_path):
+def test_what_cannot_be_replayed_is_refused_in_a_sentence(yard, tmp_path, command):
+    status, _, err = command("run", "--replay", str(tmp_path / "nowhere"))
+    assert (status, err) == (
+        2,
+        f"error: {tmp_path}/nowhere holds no run; give the run folder of `airprune deploy cloud`.\n",
+    )
     for _ in ap.run(tiny(), out=tmp_path / "plain"):
         pass
     with pytest.raises(UsageError, match=r"no inputs\.jsonl"):

@@ -225,11 +225,13 @@ def test_every_field_of_a_record_is_explained_and_no_other():
     charged = {"radio__downlink": "broadcast"}
     work = {"plan__scheme": "work", "masking__name": "whole", "compression__name": "ladder", "stop__target": 0.0}
     blocks = {"method": "cocofl", "rounds__global_rounds": 1}
+    hidden = {"method": "secure-sums", "rounds__global_rounds": 1}
+    on_air = {"method": "over-the-air", "rounds__global_rounds": 1}
     exploding = {"attack__kind": "scaled", "attack__strength": 1e20, "aggregation__rollback": 10.0}
     alone = {**exploding, "attack__share": 0.25, "network__num_edges": 4, "network__devices_per_edge": 1}
     below = {"topology__name": "tree", "topology__tree__nodes": [1], "topology__tree__rounds": [1]}
     hostile = (exploding, alone, {**alone, **below})  # which explode at an edge, at the cloud, at a node below it
-    for changes in ({**everything, **tuned, **charged}, *topologies, work, blocks, diverges, *hostile):
+    for changes in ({**everything, **tuned, **charged}, *topologies, work, blocks, hidden, on_air, diverges, *hostile):
         with contextlib.suppress(ap.Diverged):
             for record in ap.run(tiny_scenario(**changes), dataset=blobs()):
                 written.setdefault(record["kind"], set()).update(record)

@@ -1,7 +1,9 @@
 """The rule by which a soak is judged, and a short soak."""
 
+import os
 import random
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -49,6 +51,22 @@ def test_one_odd_reading_is_no_growth_and_one_process_more_for_good_is():
     assert [finding.split()[1] for finding in growth.findings("server", more)] == ["processes"]
 
 
+def test_memory_that_fills_up_and_stays_is_no_growth_and_a_leak_behind_it_is():
+    filling = readings(memory=lambda t: (63 + 12 * (1 - 0.5 ** (t / 150))) * MIB)  # half of the rest in each sixth
+    assert growth.growth(filling, "memory_bytes") > 6 * MIB and growth.findings("edge", filling) == []
+    leaking = readings(memory=lambda t: (63 + 12 * (1 - 0.5 ** (t / 150)) + 6.5 * t / 900) * MIB)
+    assert [finding.split()[1] for finding in growth.findings("edge", leaking)] == ["memory_bytes"]
+
+
+@pytest.mark.parametrize("grown, is_found", [(5.9, False), (6.1, True)])
+def test_a_steady_leak_is_found_from_the_same_rate_on_in_the_half_as_in_the_whole(grown, is_found):
+    steady = readings(memory=lambda t: (100 + grown * t / 900) * MIB)
+    assert growth.lasting_growth(steady) == pytest.approx(
+        growth.growth(steady, "memory_bytes"), rel=1e-5
+    )  # whole bytes
+    assert bool(growth.findings("edge", steady)) == is_found
+
+
 def test_memory_is_not_judged_over_less_than_five_minutes():
     filling = readings(memory=lambda t: 100 * MIB + t * MIB, span_s=growth.JUDGED_MEMORY_S - 1)
     assert growth.findings("server", filling) == []
@@ -62,3 +80,14 @@ def test_a_short_soak_has_no_finding():
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "runs that ended in the right bytes" in done.stdout and done.stdout.endswith("\n0 findings.\n")
+
+
+@pytest.mark.slow
+def test_a_short_soak_of_a_fleet_has_no_finding():
+    path = os.pathsep.join(filter(None, [str(ROOT / "tests"), os.environ.get("PYTHONPATH")]))
+    command = [sys.executable, "-m", "tools.fleet_soak", "0.5", "--seed", "1", "--pause", "0"]
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=900, cwd=ROOT, env={**os.environ, "PYTHONPATH": path}
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "jobs replayed to the same bytes" in done.stdout and done.stdout.endswith("\n0 findings.\n")

@@ -1,22 +1,12 @@
-"""Environments of their own for versions of Flower, which airprune's own environment does not hold.
+"""Environments of their own for versions of Flower, which airprune's own environment does not hold."""
 
-They are made from a package index once, below the cache folder, and used again until what they hold changes.
-"""
-
-import fcntl
-import hashlib
 import os
-import shutil
 import subprocess
-import sys
-import tempfile
 from pathlib import Path
 
-import pytest
+from support.own_environment import ROOT, own_environment
 
-ROOT = Path(__file__).resolve().parents[2]
 VERSIONS = ["1.24.0", "1.41.0", "newest"]
-_SOURCE = ("pyproject.toml", "setup.py", "README.md", "LICENSE", "MANIFEST.in", "src")
 
 
 def environment(version: str) -> Path:
@@ -24,32 +14,9 @@ def environment(version: str) -> Path:
 
     airprune comes with the extras `flower` and `deploy`, so that an environment shows that these install together.
     """
-    wanted = ["torch==2.13.0", "scikit-learn", "pytest", "flwr" if version == "newest" else f"flwr=={version}"]
-    about = "\n".join([sys.version, *wanted, (ROOT / "pyproject.toml").read_text()])
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "airprune/test-environments"
-    folder = cache / f"flwr-{version}-{hashlib.sha256(about.encode()).hexdigest()[:12]}"
-    cache.mkdir(parents=True, exist_ok=True)
-    with (cache / f"{folder.name}.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # workers of pytest share it
-        if not (folder / "made").exists():
-            _make(folder, wanted)
-    return folder / "bin/python"
-
-
-def _make(folder: Path, wanted: list[str]) -> None:
-    for old in folder.parent.glob(f"{folder.name.rpartition('-')[0]}-*/"):
-        shutil.rmtree(old)
-    subprocess.run([sys.executable, "-m", "venv", folder], check=True, timeout=300)
-    with tempfile.TemporaryDirectory() as built:  # a build leaves files in its source
-        for name in _SOURCE:
-            copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
-            copy(ROOT / name, Path(built) / name)
-        install = [folder / "bin/python", "-m", "pip", "install", "-q", *wanted, f"{built}[flower,deploy]"]
-        made = subprocess.run(install, capture_output=True, text=True, timeout=3600)
-    if made.returncode:
-        shutil.rmtree(folder)
-        pytest.skip(f"{', '.join(wanted)} cannot be installed: {made.stderr.strip().splitlines()[-1]}")
-    (folder / "made").touch()
+    flower = "flwr" if version == "newest" else f"flwr=={version}"
+    wanted = ["torch==2.13.0", "scikit-learn", "pytest", flower]
+    return own_environment(f"flwr-{version}", wanted, extras="flower,deploy")
 
 
 def run_in(version: str, *words: str | Path, cwd: Path, timeout_s: float = 600) -> subprocess.CompletedProcess:

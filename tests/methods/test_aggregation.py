@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 
@@ -235,3 +239,31 @@ def test_a_single_child_that_leaves_weights_out_is_not_trusted_with_them():
     total = SumOfSquares.zeros(2, slice(1, 2))
     total.add(np.array([1.0, 0.0]), np.array([False]))
     assert AGGREGATIONS["predicted"]().finish(total, np.array([0.0, 7.0])).tolist() == [1.0, 7.0]
+
+
+_ON_THREADS = """
+import os
+import subprocess
+import sys
+
+import numpy as np
+from airprune.methods.aggregation import AGGREGATIONS
+from airprune.methods.aggregation.predicted import SumOfSquares
+
+rng = np.random.default_rng(0)
+total = SumOfSquares.zeros(60_000, slice(20_000, 60_000))
+previous = rng.normal(size=60_000)
+for _ in range(5):
+    total.add(previous + rng.normal(size=60_000), rng.random(40_000) < 0.5)
+print(total.disagreement(previous).hex())
+"""
+
+
+def test_predictions_do_not_depend_on_the_threads_of_blas():
+    """Sums over more than 10,000 entries, which a dot product splits among threads."""
+    found = set()
+    for threads in ("1", "2"):
+        env = {**os.environ, "OPENBLAS_NUM_THREADS": threads}
+        done = subprocess.run([sys.executable, "-c", _ON_THREADS], env=env, capture_output=True, text=True, check=True)
+        found.add(done.stdout)
+    assert len(found) == 1

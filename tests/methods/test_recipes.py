@@ -57,15 +57,15 @@ def test_a_label_after_a_source_needs_its_departures():
     assert Recipe(name="mine", summary="", label="after Doe", departures=["one server"]).departures == ["one server"]
 
 
-def test_departures_and_less_work_are_shown_in_words_and_as_json(command):
+def test_departures_and_other_work_are_shown_in_words_and_as_json(command):
     recipe = METHODS["hier-sign"]
     status, out, _ = command("methods", "hier-sign")
     words = " ".join(out.split())
-    assert status == 0 and "less work" in words and recipe.less_work in words
+    assert status == 0 and "other work" in words and recipe.other_work in words
     assert len(recipe.departures) > 1 and all(text in words for text in recipe.departures)
     status, out, _ = command("methods", "hier-sign", "--json")
     facts = json.loads(out)
-    assert status == 0 and facts["departures"] == list(recipe.departures) and facts["less_work"] == recipe.less_work
+    assert status == 0 and facts["departures"] == list(recipe.departures) and facts["other_work"] == recipe.other_work
     assert "departures=[" in repr(recipe)
 
 
@@ -76,7 +76,7 @@ def test_one_gradient_per_round_gives_as_many_gradients_as_local_steps_in_the_le
     assert base.rounds.edge_rounds * base.train.local_epochs * math.ceil(200 / base.train.batch_size) == 28
     for name in ("sign-sgd", "hier-sign", "d2d-sign"):
         scenario = base.with_("method", name)
-        assert (scenario.rounds.edge_rounds, scenario.train.local_steps) == (28, 1) and METHODS[name].less_work
+        assert (scenario.rounds.edge_rounds, scenario.train.local_steps) == (28, 1) and METHODS[name].other_work
     assert base.with_("method", "hybridfl").rounds.edge_rounds == base.rounds.edge_rounds
 
 

@@ -182,6 +182,23 @@ def test_the_smallest_deadline_has_a_plan_and_a_smaller_one_has_none(scheme):
         assert ap.plan(at, scheme).status[0] == "ok" and ap.plan(below, scheme).status[0] != "ok"
 
 
+def test_min_max_spends_the_bandwidth_so_that_no_smaller_ratio_fits():
+    rng = np.random.default_rng(35)
+    checked = 0
+    for _ in range(40):
+        problem = slice_fleet(rng, int(rng.integers(1, 80)))
+        common = ap.plan(problem, "min-max").raise_if_failed().pruning_ratio.max()
+        if common <= problem.min_pruning_ratio.max() + 1e-9:
+            continue
+        smaller, larger = (
+            np.nansum(share_needed(problem, np.clip(t, problem.min_pruning_ratio, problem.max_pruning_ratio)))
+            for t in (common - 1e-9, common + 1e-9)
+        )
+        assert larger <= 1.0 < smaller  # shares by Lambert's function, good to 1e-9
+        checked += 1
+    assert checked > 10
+
+
 def test_edges_are_planned_as_if_each_were_alone():
     rng = np.random.default_rng(34)
     problem = dataclasses.replace(slice_fleet(rng, 30), edge=rng.integers(0, 3, 30))

@@ -109,6 +109,7 @@ ROBUST = (
     "krum",
     "multi-krum",
     "geometric-median",
+    "secure-sums",
 )  # keep out what is not finite
 
 

@@ -71,6 +71,10 @@ def chosen_for(key):
         return {"clock.compute": "measured"} | MEASURED if key in MEASURED else FLOPS | MORE_FLOPS.get(key, {})
     if key.startswith("privacy."):
         return {"privacy.clip_norm": 1.0}
+    if key == "network.mobility":
+        return {"network.speed_m_per_s": 1.5}
+    if key == "radio.num_streams":
+        return {"radio.num_antennas": 4, "radio.fading": "rayleigh"}
     return TABLES.get(key.rpartition(".")[0], {})
 
 
@@ -198,7 +202,8 @@ COUPLED = {
     "network.num_edges", "network.devices_per_edge", "network.inner_m", "network.outer_m", "network.flat_inner_m",
     "network.flat_outer_m", "network.cpu_hz", "network.cpu_hz_max", "radio.noise_power_dbm", "radio.noise_figure_db",
     "radio.noise_density_dbm_per_hz", "radio.path_loss", "radio.slice_noise", "radio.rate", "radio.reuse",
-    "radio.csi_correlation", "plan.on_time", "plan.scheme", "plan.min_pruning_ratio",
+    "radio.csi_correlation", "radio.csi_delay_s", "radio.pilots", "radio.num_streams", "network.mobility",
+    "network.traces", "plan.on_time", "plan.scheme", "plan.min_pruning_ratio",
     "plan.max_pruning_ratio", "rounds.edge_rounds", "method", "train.kernel", "train.loss", "train.metric", *CHOICES,
     "evaluation.metrics", "data.partition",
     "clock.compute", "clock.board", "clock.cores", "clock.flops_per_cycle", "clock.profile",
@@ -469,7 +474,7 @@ OTHER_VALUES = {  # where the generic change below breaks a rule or needs a file
 }
 
 
-BY_CONTENT = {"network.table", "model.start", "data.path"}
+BY_CONTENT = {"network.table", "network.traces", "model.start", "data.path"}
 
 
 def other_value(key, base):

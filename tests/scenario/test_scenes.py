@@ -7,6 +7,8 @@ import pytest
 
 import airprune as ap
 from airprune.planning.feasibility import min_deadline_s
+from airprune.rounds.experiment import Experiment
+from airprune.rounds.first_round import first_round
 from airprune.scenario import Scenario
 from airprune.scenario.model_shape import shape_of
 from airprune.studies.league.schedule import SCHEDULES
@@ -17,6 +19,7 @@ from airprune.wireless.device_speed.boards import BOARDS
 LEAGUE = SCHEDULES["default"].scenario()
 FLOP_PER_SAMPLE = 22_730_208  # the paper's CNN, layer by layer in docs/clock.md
 PASSES = 400  # 200 samples, two epochs
+FEW = ((np.zeros((25, 1, 28, 28), np.float32), np.arange(25) % 10),) * 2  # plans do not depend on samples
 FLOPS_OF_THE_SLOWEST = {"device-cpu": 0.5e9 * 8, "accelerators": 70e9}
 
 
@@ -113,3 +116,43 @@ def test_boards_come_in_turn_and_differ_as_their_peaks_do():
     kinds = [BOARDS[name] for name in ("raspberry-pi-3b+", "raspberry-pi-4", "raspberry-pi-5")]
     expected = [board.flops_per_cycle() * board.cpu_hz for board in kinds]
     assert flops.tolist() == [expected[n % 3] for n in range(25)]
+
+
+REAL_RADIOS = ("urban-5g", "factory", "iot")
+
+
+@pytest.mark.parametrize("name", REAL_RADIOS)
+def test_real_radios_have_thermal_noise_and_charge_every_link(name):
+    scenario = Scenario.preset(name)
+    radio = scenario.build_radio()
+    assert radio.band_noise_w == pytest.approx(10**-20.4 * 10**0.7 * radio.bandwidth_hz)  # -174 dBm/Hz and 7 dB
+    assert radio.charges_downlink and radio.fading == "rayleigh"
+    assert scenario.to_dict()["topology"]["hierarchical"]["backhaul_bps"] is not None
+
+
+@pytest.mark.parametrize("name", REAL_RADIOS)
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_every_edge_of_a_real_radio_has_a_plan_and_devices_that_prune(name, seed):
+    found = first_round(Experiment.of(Scenario.preset(name).with_("seed", seed), dataset=FEW))
+    assert not found.plan.failed.any()
+    assert (found.plan.latency_s <= Scenario.preset(name).plan.deadline_s * (1 + 1e-9)).all()
+    assert found.plan.pruning_ratio.max() > 0.0 or name != "factory"
+
+
+def test_the_presets_of_cities_and_factories_are_those_of_tr_38_901():
+    urban, factory = (Scenario.preset(name).build_radio() for name in ("urban-5g", "factory"))
+    assert (urban.path_loss, urban.carrier_hz, urban.reuse, urban.num_antennas) == ("umi", 3.5e9, 1, 8)
+    assert (factory.path_loss, factory.reuse, factory.rate) == ("inf-dh", None, "nr-mcs")
+    place = Scenario.preset("urban-5g").build_network().edge_position_m
+    assert np.hypot(*(place[1] - place[0])) == pytest.approx(400.0, rel=0.01)
+
+
+def test_sensors_stay_within_their_energy_budget():
+    scenario = Scenario.preset("iot")
+    found = first_round(Experiment.of(scenario, dataset=FEW))
+    plan = found.plan
+    assert plan.power_w is not None and plan.cpu_hz is not None
+    sent_j = plan.power_w * found.uplink_s
+    computed_j = scenario.clock.effective_capacitance * plan.cpu_hz**3 * found.compute_s / 2
+    assert (sent_j + computed_j <= scenario.plan.max_energy_j * (1 + 1e-9)).all()
+    assert (sent_j > 0).all()

@@ -255,14 +255,14 @@ def test_the_compared_time_is_that_of_the_papers_method_in_its_own_runs(table):
     assert standings(TRACKS["A"], slower, seeds=(0, 1, 2)).horizon_s == pytest.approx(2.4), "its longest run"
 
 
-def test_a_method_of_less_work_is_not_compared_at_equal_rounds(unregistered):
-    ap.register(Recipe(name="lazy", summary="one step", less_work="one minibatch per round"))
+def test_a_method_of_other_work_is_not_compared_at_equal_rounds(unregistered):
+    ap.register(Recipe(name="lazy", summary="one step", other_work="one minibatch per round"))
     entry = next(one for one in lineup(BASE, TRACKS["A"], ["lazy"]).entries if one.name == "lazy")
     runs = {seed: run_of(0.5, 0.9) for seed in range(3)}
     row = standings(TRACKS["A"], [Result(entry=entry, runs=runs)], seeds=(0, 1, 2), horizon_s=2.0).row("lazy")
     assert row.accuracy[By.ROUNDS] is None and row.accuracy[By.TIME].mean == 0.9
-    assert row.remarks == ("prunes no device here", "less work per round: one minibatch per round") or (
-        "less work per round: one minibatch per round" in row.remarks
+    assert row.remarks == ("prunes no device here", "other work per round: one minibatch per round") or (
+        "other work per round: one minibatch per round" in row.remarks
     )
 
 

@@ -21,6 +21,30 @@ from airprune.simulation import Environment
 from support.web_runs import tiny
 
 FATES = ("late", "dropped", "refused")
+ROW = MeasuredRow(
+    round=0,
+    global_round=1,
+    edge_round=1,
+    edge=0,
+    device=0,
+    name="a",
+    fate="ok",
+    reason=None,
+    share=0.5,
+    rate_bps=5e6,
+    full_band_rate_bps=1e7,
+    planned_compute_s=0.2,
+    compute_s=0.25,
+    planned_uplink_s=0.16,
+    uplink_s=0.2,
+    planned_bytes=100_000,
+    bytes=100_000,
+    rtt_s=0.01,
+    arrived_s=0.45,
+    deadline_s=0.5,
+    num_samples=100,
+    digest="ab",
+)
 
 
 class Pretended(Environment):
@@ -144,14 +168,15 @@ def pretended_records(folder: Path, scenario: Scenario, **options: Any):
 
 
 def status_of(num_devices: int, *, state: str = "running", age_s: float = 0.0, away: Sequence[int] = (1,)) -> Status:
-    edges = [NodeStatus(name=f"edge-{k}", role="edge", online=True, seen_s_ago=0.3, rtt_s=0.002) for k in range(2)]
+    edges = [NodeStatus(name=f"edge-{k}", role="edge", online=True, seen_s=time.time(), rtt_s=0.002) for k in range(2)]
     devices = [
         NodeStatus(
             name=f"device-{n}",
             role="device",
             edge=f"edge-{n % 2}",
             online=n not in away,
-            seen_s_ago=42.0 if n in away else 0.4,
+            home=f"edge-{n % 2}",
+            seen_s=time.time() - (42.0 if n in away else 0.4),
             rtt_s=0.004 + 0.001 * n,
             late=n % 3,
             refused=int(n == 2),

@@ -93,6 +93,7 @@ class Relay:
         self._is_cut = False
         self._is_deaf = False
         self._bytes_until_deaf: float | None = None
+        self.num_up_bytes = 0
         self.address = background.call(self._listen())
 
     async def _listen(self) -> str:
@@ -125,6 +126,7 @@ class Relay:
     async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, is_down: bool = False) -> None:
         with contextlib.suppress(OSError):
             while data := await reader.read(65_536):
+                self.num_up_bytes += 0 if is_down else len(data)
                 if not is_down and self._bytes_until_deaf is not None:
                     self._bytes_until_deaf -= len(data)
                     self._is_deaf = self._bytes_until_deaf <= 0
@@ -361,6 +363,24 @@ async def _started(work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
 async def _ended(task: asyncio.Task[Any]) -> None:
     task.cancel()
     await asyncio.wait([task])
+
+
+class Written:
+    """True if any of these files was written since it was made."""
+
+    def __init__(self, folders: list[Path], pattern: str) -> None:
+        self._folders, self._pattern = folders, pattern
+        self._before = self._times()
+
+    def _times(self) -> dict[Path, int]:
+        found = {}
+        for folder in self._folders:
+            for path in folder.glob(self._pattern):
+                found[path] = path.stat().st_mtime_ns
+        return found
+
+    def __call__(self) -> bool:
+        return self._times() != self._before
 
 
 def rows_of(path: Path) -> list[dict[str, Any]]:

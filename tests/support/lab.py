@@ -39,9 +39,24 @@ class Federation:
       records: of the run; the next one is the next round.
     """
 
-    def __init__(self, folder: Path, *, first_port: int, keep_uploads: bool = False) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        first_port: int,
+        keep_uploads: bool = False,
+        num_edges: int = 2,
+        devices_per_edge: int = 2,
+        standby_edges: int = 0,
+    ) -> None:
         self.kits, self.out = folder / "kits", folder / "run"
-        make_federation(self.kits, num_edges=2, devices_per_edge=2, first_port=free_ports(first_port, 3))
+        make_federation(
+            self.kits,
+            num_edges=num_edges,
+            devices_per_edge=devices_per_edge,
+            standby_edges=standby_edges,
+            first_port=free_ports(first_port, 1 + num_edges + standby_edges),
+        )
         self.members = load_members(self.kits / "cloud")
         self.keep_uploads = keep_uploads
         self.records: Iterator[dict[str, Any]] = iter(())
@@ -91,11 +106,13 @@ class Federation:
         return asyncio.run_coroutine_threadsafe(called(), self._loop).result()
 
     @contextlib.contextmanager
-    def running(self, scenario: Scenario, settings: CloudSettings = PATIENT, **changes: Any) -> Iterator[None]:
+    def running(
+        self, scenario: Scenario, settings: CloudSettings = PATIENT, *, resume: bool = False, **changes: Any
+    ) -> Iterator[None]:
         """With a cloud; nodes that are to be there from the start must have been started."""
         node, folder = load_node(self.kits / "cloud"), RunFolder(self.out)
         with (
-            deployed_run(node, scenario, folder, replace(settings, **changes)) as records,
+            deployed_run(node, scenario, folder, replace(settings, **changes), resume=resume) as records,
             contextlib.closing(records),
         ):
             self.records = records

@@ -36,13 +36,21 @@ def oracle_ratio(problem: ap.PlanProblem, loss) -> tuple[np.ndarray, float]:
     used = cp.multiply(beta, w) + cp.multiply(alpha * beta, bend)
     if np.any(gamma > 0):
         used = used + cp.multiply(gamma, cp.inv_pos(left))
+    if p.mimo_group is not None:  # a group's time is at least what each member uses
+        _, place = np.unique(p.mimo_group, return_inverse=True)
+        time_of = cp.Variable(place.max() + 1)
+        constraints.append(used <= time_of[place])
+        used = time_of
     budget = cp.sum(used) <= 1
     goal = cp.Minimize(cp.sum(cp.multiply(p.objective_weight, loss(kept))))
     cp.Problem(goal, [*constraints, budget]).solve(
         solver=cp.CLARABEL, tol_gap_abs=1e-11, tol_gap_rel=1e-11, tol_feas=1e-11, reduced_tol_gap_rel=1e-9
     )
     ratio = np.clip(1 - kept.value, p.min_pruning_ratio, p.max_pruning_ratio)
-    overspent = max(0.0, float(share_needed(p, ratio).sum()) - 1.0)  # band that the solver allowed itself
+    needed = share_needed(p, ratio)
+    if p.mimo_group is not None:
+        needed = np.array([needed[place == group].max() for group in range(place.max() + 1)])
+    overspent = max(0.0, float(needed.sum()) - 1.0)  # band that the solver allowed itself
     return ratio, overspent * float(budget.dual_value)
 
 

@@ -79,6 +79,14 @@ def test_log_distance_is_128_1_db_at_one_kilometre_and_37_6_more_per_decade():
         ("uma-los", 100, 83.138),  # 28 + 22·2.01167 + 10.881
         ("uma-los", 1000, 109.412),  # 28 + 40·3.00012 + 10.881 - 9·log10(560² + 23.5²)
         ("uma-nlos", 100, 103.038),  # 13.54 + 39.08·2.01167 + 10.881
+        # Factory halls: d_3D = 50 m with stations at 1.5 m, 50.421 m with stations at 8 m; 19 log10(3.5) = 10.337.
+        ("inf-sl-los", 50, 78.705),  # 31.84 + 21.5·1.69897 + 10.337
+        ("inf-sh-los", 50, 78.783),  # 31.84 + 21.5·1.70261 + 10.337
+        ("inf-sl-nlos", 50, 87.205),  # 33 + 25.5·1.69897 + 10.881
+        ("inf-dl-nlos", 50, 90.134),  # 18.6 + 35.7·1.69897 + 10.881
+        ("inf-dl-nlos", 10, 69.381),  # 33 + 25.5 + 10.881: near by, that of sparse clutter is larger
+        ("inf-sh-nlos", 50, 82.441),  # 32.4 + 23·1.70261 + 10.881
+        ("inf-dh-nlos", 50, 81.798),  # 33.63 + 21.9·1.70261 + 10.881
     ],
 )
 def test_tr_38_901_hand_values(model, distance_m, loss_db):
@@ -138,7 +146,19 @@ def test_a_taller_device_gains_per_metre_without_sight(model, gain_db):
 
 
 # 18/36 + e^-1 (1 - 18/36) = 0.68394 and 18/63 + e^-1 (1 - 18/63) = 0.54849.
-@pytest.mark.parametrize(("model", "distance_m", "chance"), [("umi", 36.0, 0.68394), ("uma", 63.0, 0.54849)])
+# Of halls, exp(-50/k) with k = 10/0.22314 = 44.814 m (SL), 13 times that (SH), 2/0.91629 = 2.1827 m (DL; at 4 m)
+# and 6.5/4.5 times that (DH; at 4 m): 0.4² and 0.4^1.38462.
+@pytest.mark.parametrize(
+    ("model", "distance_m", "chance"),
+    [
+        ("umi", 36.0, 0.68394),
+        ("uma", 63.0, 0.54849),
+        ("inf-sl", 50.0, 0.32768),
+        ("inf-sh", 50.0, 0.91776),
+        ("inf-dl", 4.0, 0.16000),
+        ("inf-dh", 4.0, 0.28119),
+    ],
+)
 def test_line_of_sight_probability_hand_values(model, distance_m, chance):
     assert PATH_LOSS[model].los_probability(np.array([distance_m]))[0] == pytest.approx(chance, abs=5e-6)
     seen = has_line_of_sight(np.full(20_000, distance_m), Radio(path_loss=model), seed=0)
@@ -160,7 +180,15 @@ def test_the_drawing_model_mixes_its_two_fixed_variants():
 
 
 @pytest.mark.parametrize(
-    ("model", "std_db"), [("umi-los", 4.0), ("umi-nlos", 7.82), ("uma-los", 4.0), ("uma-nlos", 6.0)]
+    ("model", "std_db"),
+    [
+        ("umi-los", 4.0),
+        ("umi-nlos", 7.82),
+        ("uma-los", 4.0),
+        ("uma-nlos", 6.0),
+        ("inf-dh-nlos", 4.0),
+        ("inf-dl-nlos", 7.2),
+    ],
 )
 def test_shadowing_is_log_normal_with_the_models_spread(model, std_db):
     network = place_flat(num_devices=4000, seed=0)

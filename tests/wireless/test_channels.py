@@ -103,9 +103,8 @@ def test_options_of_a_channel_are_keys_of_the_radio():
 
 
 def test_an_unknown_channel_names_the_known_ones():
-    with pytest.raises(
-        UnknownName, match=r"Scenario\.radio\.channel .free-spice. is unknown; known: block-fading, gauss-markov"
-    ):
+    known = r"Scenario\.radio\.channel .free-spice. is unknown; known: block-fading, clarke, gauss-markov"
+    with pytest.raises(UnknownName, match=known):
         Scenario().with_("radio.channel", "free-spice")
 
 

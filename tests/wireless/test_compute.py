@@ -387,7 +387,7 @@ def test_a_profile_goes_from_a_file_into_a_run(tmp_path, capsys):
     file = tmp_path / "profile.json"
     assert main(["profile", *SMALL, "--seconds", "0.05", "--out", str(file), "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
-    assert told["edge_round_s"] > told["paper_edge_round_s"] > 0
+    assert told["edge_round_s"] > 0 and told["paper_edge_round_s"] > 0  # which is longer depends on the machine
     written = json.loads(file.read_text()) | {"at_hz": 2e9}  # a machine may not tell
     file.write_text(json.dumps(written))
     (tmp_path / "mine.toml").write_text('base = "smoke"\n[clock]\nprofile = "profile.json"\n')

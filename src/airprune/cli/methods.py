@@ -153,7 +153,7 @@ def _recipe_facts(recipe: Any) -> dict[str, Any]:
         "summary": recipe.summary,
         "origin": recipe.label,
         "departures": list(recipe.departures),
-        "less_work": recipe.less_work,
+        "other_work": recipe.other_work,
         "source": recipe.source,
         "claim": recipe.claim,
         "registered_by": _registered_by("methods", recipe.name),

@@ -102,6 +102,13 @@ def plan(
             "edges have no plan.",
         ),
     ] = False,
+    at: Annotated[
+        float | None,
+        typer.Option(
+            metavar="SECONDS",
+            help="For a scenario: plan at this time of its traces or movement, as `network.start_s`.",
+        ),
+    ] = None,
     as_json: AsJson = False,
     out: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write fleet and plan as CSV, which is a fleet table again.")
@@ -133,8 +140,11 @@ def plan(
             "plan.max_pruning_ratio": max_pruning,
             "plan.min_pruning_ratio": min_pruning,
             "plan.bits_per_weight": bits_per_weight,
+            "network.start_s": at,
         }
         return plan_scenario(fleet, words or [], options, as_json=as_json, out=out)
+    if at is not None:
+        raise UsageError(f"--at is for scenarios with traces or moving devices, got the table {fleet}.")
     if words:
         raise UsageError(
             f"KEY=VALUE changes are for scenarios, got {words[0]!r} with the table {fleet}. "

@@ -22,6 +22,7 @@ from airprune.cli.plan_tables import (
     summary,
     what_if_json,
 )
+from airprune.cli.promise_tables import overhead_json, promises_json, show_overhead, show_promises
 from airprune.cli.scenario_argument import scenario_from
 from airprune.cli.tables import plain_table, print_table
 from airprune.extras import need
@@ -51,11 +52,14 @@ def plan_scenario(
     from airprune.planning.what_if import usual_changes, what_if
     from airprune.rounds.experiment import Experiment
     from airprune.rounds.first_round import first_round
+    from airprune.rounds.over_the_air import rate_over_the_air_bps
 
     found = first_round(Experiment.of(scenario))
     bandwidth_hz = found.experiment.radio.bandwidth_hz
     smallest_s = float(found.plan.min_deadline_s.max()) if found.plan.failed.any() else None
     changes = usual_changes(found.problem, smallest_deadline_s=smallest_s)
+    if rate_over_the_air_bps(found.experiment.context) is not None:  # a sum takes as long whatever the bits
+        changes = [change for change in changes if change.times_bits == 1.0]
     lines = what_if(found.problem, found.scheme, changes, bandwidth_hz=bandwidth_hz, cpu_hz=found.cpu_hz)
     if out is not None:
         write_fleet(found.fleet, out, found.plan)
@@ -91,6 +95,8 @@ def _show(found: FirstRound, lines: Sequence[tuple[Change, Outlook]]) -> None:
         for sentence in price_sentences(found, lines):
             console.print(sentence, markup=False, soft_wrap=True)
     show_what_if(lines)
+    show_promises(found)
+    show_overhead(found)
 
 
 def _work_table(found: FirstRound) -> Table:
@@ -200,6 +206,8 @@ def _document(name: str, found: FirstRound, lines: Sequence[tuple[Change, Outloo
             for change, outcome in _prices(lines)
         ],
         "what_if": what_if_json(lines),
+        **promises_json(found, devices),
+        **overhead_json(found),
         "edges": records({key: np.asarray(value) for key, value in edges.items()}),
         "devices": records({key: np.asarray(value) for key, value in devices.items()}),
     }

@@ -13,8 +13,9 @@ import typer
 from airprune.cli.compare import parse_seeds
 from airprune.cli.console import print_json, say
 from airprune.cli.options import AsJson, schedule_name
+from airprune.cli.reproduce_radio import reproduce_radio
 from airprune.cli.tables import plain_table, print_table
-from airprune.errors import WorkFailed
+from airprune.errors import UsageError, WorkFailed
 from airprune.studies.paper.table2 import Cell, table2
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ class What(StrEnum):
     fig6 = "fig6"
     frozen = "frozen"
     bound = "bound"
+    radio = "radio"
     all = "all"
 
 
@@ -49,14 +51,32 @@ def reproduce(
         int, typer.Option(metavar="N", min=1, max=100_000, help="For table2: placements to average over.")
     ] = 40,
     out: Annotated[Path | None, typer.Option(metavar="DIR", help="Folder.  [default: reproduction/PROFILE]")] = None,
+    ledger: Annotated[
+        list[Path] | None,
+        typer.Option(
+            metavar="FILE", help="For radio: played.jsonl of a league or a study, whose runs are not repeated."
+        ),
+    ] = None,
+    only_finished: Annotated[
+        bool, typer.Option("--only-finished", help="For radio: judge finished runs and train none.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Reproduce the paper: tables, figures, verdicts on its claims.
 
-    Runs that several figures share are made once and kept, so an interrupted or repeated command continues.
+    Runs that several figures share are made once and kept, so an interrupted or repeated command continues. `radio`
+    is no figure of the paper and not in `all`: its findings judged again on radios that are more real.
 
     Example: `airprune reproduce all --quick`
     """
+    if what is What.radio:
+        if quick or full:
+            raise UsageError("reproduce radio has one schedule; give --seeds 0 for fewer runs, not --quick or --full.")
+        chosen = parse_seeds(seeds) if seeds else None
+        reproduce_radio(chosen, out, ledger or [], only_finished=only_finished, as_json=as_json)
+        return
+    if ledger or only_finished:
+        raise UsageError(f"--ledger and --only-finished are for reproduce radio, got {what.value}.")
     if what is What.table2 and out is None:
         _table2(placements, as_json=as_json)
         return

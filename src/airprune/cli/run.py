@@ -27,6 +27,8 @@ from airprune.cli.options import (
 from airprune.cli.progress import announce_duration, show_progress
 from airprune.cli.scenario_argument import scenario_from
 from airprune.cli.stopping import STOPPED
+from airprune.cli.tables import print_table
+from airprune.cli.what_if import compared, comparison_table, say_assumptions
 from airprune.errors import UsageError
 from airprune.extras import need
 from airprune.results.measures import MEASURES, SUMMARY, TO_TARGET
@@ -34,6 +36,7 @@ from airprune.text import counted, number
 from airprune.theory.privacy import privacy_notes
 
 if TYPE_CHECKING:
+    from airprune.deployment.what_if import PredictedRound
     from airprune.results.time_to_target import Evaluation
     from airprune.runs.layout import RunFolder
 
@@ -64,6 +67,10 @@ def run(
         Path | None,
         typer.Option(metavar="RUN", help="Repeat a deployment in simulation: its rounds, plans and lost uploads."),
     ] = None,
+    what_if: Annotated[
+        bool,
+        typer.Option("--what-if", help="Of a replay: predict its uploads under the changed settings that follow."),
+    ] = False,
     fleet: FleetTable = None,
     engine: Engine = None,
     workers: Workers = None,
@@ -79,11 +86,16 @@ def run(
     from airprune.runs.layout import RunFolder
     from airprune.runs.naming import default_folder
 
+    if replay is not None and not RunFolder(replay).has_run:
+        raise UsageError(f"{replay} holds no run; give the run folder of `airprune deploy cloud`.")
     name, changes = _named(scenario, overrides or [], replay)
     chosen = scenario_from(name, changes, engine=engine, workers=workers, scheduler=scheduler, tls=tls, fleet=fleet)
     if out is None:
-        out = default_folder(Path("runs"), chosen, changes) if replay is None else Path(f"{replay}-replay")
+        suffix = "what-if" if what_if else "replay"
+        out = default_folder(Path("runs"), chosen, changes) if replay is None else Path(f"{replay}-{suffix}")
     folder = RunFolder(out)
+    if what_if and replay is None:
+        raise UsageError("--what-if needs --replay RUN, the run folder of a deployment.")
     if folder.has_run and not resume and not extend:
         raise UsageError(_used(folder))
     if replay is None:
@@ -99,9 +111,20 @@ def run(
         for note in privacy_notes(chosen):
             say(note)
         announce_duration([chosen])
+    predicted: list[PredictedRound] = []
+    if what_if:
+        say_assumptions(changes)
     try:
         with contextlib.closing(
-            run_scenario(chosen, out=out, resume=resume, extend=extend, replay=replay, callbacks=log or [])
+            run_scenario(
+                chosen,
+                out=out,
+                resume=resume,
+                extend=extend,
+                replay=replay,
+                what_if=predicted.append if what_if else None,
+                callbacks=log or [],
+            )
         ) as records:
             for _ in show_progress(records, chosen, label=chosen.name, done=len(folder.records())):
                 pass
@@ -111,8 +134,9 @@ def run(
         else:
             say("Stopped before there was a run; nothing is kept.")
         raise typer.Exit(STOPPED) from None
-    if replay is not None:
+    if replay is not None and not (what_if and changes):
         say(_likeness(folder, RunFolder(replay)))
+    comparison = compared(RunFolder(replay), predicted, folder) if what_if and replay is not None else None
     last = next(record for record in reversed(folder.records()) if record["kind"] == "global")
     if last.get("stopped"):
         say(f"Ended early: {last['stopped']}.")
@@ -120,12 +144,19 @@ def run(
     tests = [] if target is None else evaluations_in(folder)
     if as_json:
         print_json(
-            {"folder": str(out), **last, **({} if target is None else {"to_target": target_costs(tests, target)})}
+            {
+                "folder": str(out),
+                **last,
+                **({} if target is None else {"to_target": target_costs(tests, target)}),
+                **({} if comparison is None else {"what_if": comparison}),
+            }
         )
         return
     stdout_console().print(_summary(last, chosen.clock.words), markup=False)
     if target is not None:
         stdout_console().print(to_target(tests, target), markup=False)
+    if comparison is not None:
+        print_table(comparison_table(comparison))
     say(f"Report: {write_report(out)}")
 
 

@@ -80,7 +80,7 @@ def _fit(rows: Sequence[MeasuredRow], inputs: Mapping[int, PlannedInputs], seen:
     last = rows[-1]
     planned_s = [_planned_seconds_per_sample(row, inputs) for row in rows]
     per_sample = Spread.of(_seconds_per_sample(row, known, seen) for row, known in zip(rows, planned_s, strict=True))
-    rate = Spread.of(map(_full_band_rate_bps, rows))
+    rate = Spread.of(map(full_band_rate_bps, rows))
     rtt = Spread.of(row.rtt_s for row in rows)
     return DeviceFit(
         device=last.device,
@@ -116,7 +116,8 @@ def _seconds_per_sample(row: MeasuredRow, planned_s: float | None, seen: Seen) -
     return row.compute_s / passes if passes > 0 else None
 
 
-def _full_band_rate_bps(row: MeasuredRow) -> float | None:
+def full_band_rate_bps(row: MeasuredRow) -> float | None:
+    """Returns the r_n that would have predicted the time of an upload; None if it was not measured."""
     if not row.bytes or not row.share or not row.uplink_s or row.uplink_s <= 0:
         return None
     return 8.0 * row.bytes / (row.share * row.uplink_s)

@@ -13,16 +13,15 @@ from typing import Any
 
 from airprune.deployment.hub import Hub
 from airprune.deployment.identity import Members, Node, load_members
-from airprune.deployment.job_run import JobRun, read_about
+from airprune.deployment.job_run import JobRun
 from airprune.deployment.loop_thread import LoopThread
 from airprune.deployment.metrics import Metrics, serve_metrics
 from airprune.deployment.remote import CloudSettings
 from airprune.deployment.transport import Limits
+from airprune.deployment.watch.view import Watched
 from airprune.errors import UsageError
 from airprune.runs.layout import RunFolder
 from airprune.scenario import Scenario
-
-__all__ = ["deployed_run", "read_about"]
 
 _log = logging.getLogger("airprune")
 
@@ -47,7 +46,8 @@ def deployed_run(
     """
     if folder.has_run and not resume:
         raise UsageError(f"{folder.path} already holds a run; resume it (--resume) or choose another folder.")
-    metrics, fleet = Metrics(), load_members(node.folder)
+    watched = Watched(folder.path)
+    metrics, fleet = Metrics(lambda: watched.look(is_whole=True).counts), load_members(node.folder)
     with LoopThread("airprune-cloud") as loop, contextlib.ExitStack() as stack:
         job = JobRun(
             fleet,

@@ -7,6 +7,11 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
+from airprune.deployment.bounds import (
+    LEAST_SECONDS_PER_SAMPLE,
+    MOST_SECONDS,
+    MOST_SECONDS_PER_SAMPLE,
+)
 from airprune.deployment.estimates import MARGIN_RATIO, PROBE_EVERY_ROUNDS, Estimates, paced_uplink_bps
 from airprune.deployment.pacing import WIRE_OVERHEAD
 from airprune.deployment.protocol import airprune_pb2 as pb
@@ -95,11 +100,17 @@ def due_probes(state: RunState, devices: Iterable[int], *, every: int) -> list[p
     return [pb.Probe(device=device, bytes=estimates.probe_bytes(device)) for device in chosen]
 
 
-def learn(state: RunState, rows: Sequence[MeasuredRow], reports: Iterable[pb.EdgeReport]) -> None:
-    """Updates the estimates by a round and the probes after it."""
+def learn(
+    state: RunState, rows: Sequence[MeasuredRow], reports: Iterable[pb.EdgeReport], planned_s: Array | None = None
+) -> None:
+    """Updates the estimates by a round and the probes after it.
+
+    Args:
+      planned_s: seconds per sample that the round was planned with; None: as the estimates say.  [num_devices]
+    """
     estimates = load_estimates(state)
     uplink_bps, seconds, probed_bps = (np.full(len(estimates.uplink.value), np.nan) for _ in range(3))
-    planned_s = estimates.seconds_per_sample()
+    planned_s = estimates.seconds_per_sample() if planned_s is None else planned_s
     for row in rows:
         uplink_bps[row.device] = uplink_bps_of(row)
         seconds[row.device] = planned_s[row.device] * slowdown_of(row)
@@ -109,6 +120,7 @@ def learn(state: RunState, rows: Sequence[MeasuredRow], reports: Iterable[pb.Edg
     if _BESIDE in state.values:
         state.values[_BESIDE] = _learnt_beside_s(state.values[_BESIDE], rows)
     uplink_bps = np.fmin(uplink_bps, estimates.raised_by(probed_bps))
+    seconds = np.clip(seconds, LEAST_SECONDS_PER_SAMPLE, MOST_SECONDS_PER_SAMPLE)
     state.values |= as_values(estimates.updated(uplink_bps=uplink_bps, seconds_per_sample=seconds))
 
 
@@ -121,7 +133,7 @@ def _learnt_beside_s(known_s: Array, rows: Sequence[MeasuredRow]) -> Array:
             found_s = min(max(row.started_s - row.compute_s, 0.0), _MOST_RISE * before_s)
             beside_s[row.device] = 0.5 * (before_s + found_s)
         elif row.fate == DeviceOutcome.LATE:
-            beside_s[row.device] = 2.0 * before_s
+            beside_s[row.device] = min(2.0 * before_s, MOST_SECONDS)
     return beside_s
 
 

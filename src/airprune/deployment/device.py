@@ -1,7 +1,7 @@
 """The device process: dials its edge, trains what it is ordered to, sends its update at its bandwidth share.
 
-    device → edge   hello; measured (with probes of the uplink); upload
-    edge → device   welcome, again for every run; orders; receipts; probes; another edge to dial; goodbye
+    device → edge   hello; measured (with probes of the uplink); upload; keys and shares of secure sums
+    edge → device   welcome, again for every run; orders; receipts; probes; shares; another edge; goodbye
 
 What it must not forget is in its ledger, saved before each upload; so a device that is killed anywhere and started
 again sends the same bytes.
@@ -43,10 +43,14 @@ from airprune.deployment.own_data import samples_of
 from airprune.deployment.protocol import airprune_pb2 as pb
 from airprune.deployment.round_machine import RoundKey
 from airprune.deployment.run_definition import RunDefinition, unexpected
+from airprune.deployment.secure.device_sums import DeviceSums, FalseShare, check_hides
+from airprune.deployment.secure.signing import Vouchers
+from airprune.deployment.strikes import OncePerMinute
 from airprune.deployment.training import Trainer, slowed
 from airprune.deployment.transport import Limits, Link, LinkLost, Packet, Refused
-from airprune.errors import WorkFailed
+from airprune.errors import AirpruneError, WorkFailed
 from airprune.rounds.wire import broadcast_from_bytes
+from airprune.text import plain
 
 _log = logging.getLogger("airprune")
 
@@ -60,6 +64,8 @@ class DeviceSettings:
       patience_s: how long it waits for its home edge before it tries the others.
       mobile: heartbeats for links that come and go: every 5 s, dead after 20 s.
       slowdown: factor by which it computes slower than this machine; see `training.slowed`.
+      only_hidden: whether it takes part only where its updates are hidden, see `device_sums.check_hides`: an edge could
+        pass on another scenario than the cloud's.
       renew_before_days: how long before its certificate expires it gets another.
     """
 
@@ -67,6 +73,7 @@ class DeviceSettings:
     patience_s: float = 60.0
     mobile: bool = False
     slowdown: float = 1.0
+    only_hidden: bool = False
     renew_before_days: float = RENEW_BEFORE_DAYS
 
     @property
@@ -86,6 +93,8 @@ class Device:
         self.renewal = Renewal(with_renewed(node, folder), folder, settings.renew_before_days)
         self.fetching = Fetching(Shelf(node, folder))
         self._offered: pb.ModelOffer | None = None
+        self._dialled = self.node
+        self._vouchers = Vouchers(self.node)
         self.parents = saved_parents(folder, node)
         self.home: Parent = self.parents[0]
         self.trainer: Trainer | None = None
@@ -96,6 +105,7 @@ class Device:
         self._ordered = asyncio.Event()
         self._training = threading.Lock()
         self._last_failure = ""
+        self._said = OncePerMinute()
         self._unreachable_since_s = time.monotonic()
 
     @property
@@ -129,7 +139,8 @@ class Device:
             others = [parent for parent in self.parents if parent.name != self.home.name]
             for parent in [self.home, *(others if unreachable_s > self.settings.patience_s else [])]:
                 try:
-                    return await dial_parent(self.node, parent, self.settings.limits)
+                    self._dialled = self.node
+                    return await dial_parent(self._dialled, parent, self.settings.limits)
                 except Refused as refusal:
                     if refusal.is_final:
                         raise
@@ -140,7 +151,9 @@ class Device:
 
     async def _serve(self, link: Link) -> str:
         """Takes part in run after run on one link; returns the goodbye."""
-        message: Message = await say_hello(link)
+        message = await say_hello(link)
+        if message.stays and not message.run:
+            _log.info("Connected to %s; waits for a job.", link.name)
         renewing = asyncio.create_task(keep_certificate(self.renewal, link))
         try:
             return await self._follow_runs(link, message)
@@ -159,7 +172,7 @@ class Device:
             self._unreachable_since_s = time.monotonic()
             message = await self._follow_run(link, trainer)
         assert isinstance(message, pb.Goodbye)
-        return message.reason
+        return plain(message.reason, MAX_WORDS)
 
     async def _joined(self, link: Link, welcome: pb.Welcome) -> Trainer | None:
         """Prepares for a run and says so; None if this device cannot take part, and another run may follow."""
@@ -203,14 +216,17 @@ class Device:
                 case pb.Orders() if trainer is not None:
                     self._newest = packet
                     self._ordered.set()
+                case pb.SecureStep() if trainer is not None and trainer.sums is not None:
+                    await self._take_secure_step(link, trainer.sums, packet)
                 case pb.Receipt():
                     if packet.message.verdict != "counted":
-                        _log.info("Upload %s: %s", packet.message.verdict, packet.message.reason)
+                        verdict, reason = packet.message.verdict, packet.message.reason
+                        self._said.info("Upload %s: %s", verdict[:MAX_WORDS], reason[:MAX_WORDS])
                 case pb.Probe() if trainer is not None:
                     await self._measure(link, trainer, min(packet.message.bytes, PROBE_BYTES))
                 case pb.Redial():
                     self._move_to(packet.message.edge)
-                    raise LinkLost(f"Sent to {packet.message.edge}.")
+                    raise LinkLost(f"Sent to {plain(packet.message.edge, MAX_WORDS)}.")
                 case pb.Welcome():
                     if trainer is None or _run_of(packet.message) != self._welcomed:
                         return packet.message
@@ -225,6 +241,22 @@ class Device:
                     take_certificate(self.renewal, packet.message)
                 case pb.Goodbye():
                     return packet.message
+
+    async def _take_secure_step(self, link: Link, sums: DeviceSums, packet: Packet) -> None:
+        """Answers a step of a secure sum, or says why it cannot."""
+        request = packet.message
+        assert isinstance(request, pb.SecureStep)
+        try:
+            answer = await asyncio.to_thread(sums.answer, request, bytes(packet.payload))
+        except WorkFailed as error:
+            self._said.info("%s", str(error))
+            trouble = pb.SecureStep(session=request.session, step=request.step, trouble=str(error)[:MAX_WORDS])
+            if isinstance(error, FalseShare):
+                trouble.accused = error.sender
+            await link.send(trouble)
+            return
+        if answer is not None:
+            await link.send(*answer)
 
     async def _take_offer(self, link: Link) -> None:
         """Gets the model that it was offered last; between runs, so that no upload waits behind it."""
@@ -246,7 +278,7 @@ class Device:
             if parent.name == edge:
                 self.home = parent
                 return
-        _log.warning("Sent to %s, whose address is not known; stays.", edge)
+        self._said.info("Sent to %s, whose address is not known; stays.", edge[:MAX_WORDS])
 
     def _take_parents(self, parents: Sequence[pb.Parent]) -> None:
         """Keeps the edges that it may dial, home first, where a restart finds them; addresses of the kit hold."""
@@ -270,9 +302,12 @@ class Device:
 
     def _prepare(self, welcome: pb.Welcome) -> tuple[Trainer, DeviceLedger]:
         work = RunDefinition.from_welcome(welcome)
+        if self.settings.only_hidden:
+            check_hides(work)
         with self._training:
             samples = samples_of(self.settings.data, work, welcome.index)
-            trainer = Trainer(work, welcome.index, samples, slowdown=self.settings.slowdown)
+            sums = DeviceSums(lambda: self._dialled, work, self._vouchers) if work.hides else None
+            trainer = Trainer(work, welcome.index, samples, slowdown=self.settings.slowdown, sums=sums)
             drop_old(self.folder, "ledger-*.safetensors")
             return trainer, DeviceLedger.load(self._ledger_file(welcome.run), run=welcome.run)
 
@@ -319,10 +354,12 @@ class Device:
         """Returns the failure in one sentence; its traceback is logged once, not in every round."""
         if isinstance(error, OSError):
             sentence = f"{self.folder} was not written: {error.strerror or error}; make room."
+        elif isinstance(error, AirpruneError):
+            sentence = str(error)
         else:
             sentence = "".join(traceback.format_exception_only(error)).strip()[:2_000]
         if sentence != self._last_failure:
-            _log.error("%s", sentence, exc_info=None if isinstance(error, OSError) else error)
+            _log.error("%s", sentence, exc_info=unexpected(error))
         self._last_failure = sentence
         return sentence
 
@@ -385,4 +422,5 @@ def _asked(orders: pb.Orders) -> str:
     fixed.first_trained = orders.first_trained
     if orders.HasField("last_trained"):
         fixed.last_trained = orders.last_trained
+    fixed.session = orders.session
     return digest_of(fixed.SerializeToString(deterministic=True)).hex()

@@ -12,6 +12,7 @@ import contextlib
 import logging
 import time
 from collections.abc import Coroutine
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from typing import Any
 from google.protobuf.message import Message
 
 from airprune.components.component import Owner
-from airprune.deployment.checks import note_trouble
+from airprune.deployment.checks import MAX_WORDS, note_trouble
 from airprune.deployment.delivery.fetching import Fetching
 from airprune.deployment.delivery.shelf import Shelf
 from airprune.deployment.edge_devices import Devices
@@ -38,11 +39,14 @@ from airprune.deployment.identity.renewal import RENEW_BEFORE_DAYS, Renewal, wit
 from airprune.deployment.protocol import airprune_pb2 as pb
 from airprune.deployment.run_definition import RunDefinition, unexpected, without_run
 from airprune.deployment.transport import Limits, Link, LinkLost, Refused, Server
+from airprune.text import plain
 
 _log = logging.getLogger("airprune")
 # The orders of all its devices are one frame.
 _FROM_CLOUD_BYTES = 2**26
 _LOOK_S = 1.0
+# One may wait for the disk while the other adds up. Each keeps memory of the allocator for good.
+_MAX_THREADS = 2
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -165,7 +169,10 @@ class Edge:
             await asyncio.sleep(RETRY_S)
 
     async def _obey(self, link: Link) -> str:
-        await self._take_welcome(link, await say_hello(link))
+        welcome = await say_hello(link)
+        if welcome.stays and not welcome.run:
+            _log.info("Connected to %s; waits for a job.", link.name)
+        await self._take_welcome(link, welcome)
         self.cloud = link
         self.devices.changed.set()
         renewing = asyncio.create_task(keep_certificate(self.renewal, link))
@@ -200,7 +207,7 @@ class Edge:
                     else:
                         self._has_renewed |= take_certificate(self.renewal, packet.message)
                 case pb.Goodbye():
-                    return packet.message.reason
+                    return plain(packet.message.reason, MAX_WORDS)
 
     async def _take_welcome(self, link: Link, welcome: pb.Welcome) -> None:
         """Begins the run of a welcome unless it goes on already, and sends it on to the devices."""
@@ -267,3 +274,9 @@ class Edge:
         if not task.cancelled() and task.exception() is not None:
             self._trouble = task.exception()
             self._broken.set()
+
+
+async def run_edge(node: Node, folder: Path, settings: EdgeSettings) -> str:
+    """Runs an edge that has the event loop to itself: its memory does not depend on the number of cores."""
+    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(_MAX_THREADS, thread_name_prefix="edge"))
+    return await Edge(node, folder, settings).run()

@@ -7,6 +7,7 @@ import contextlib
 import logging
 import math
 import time
+from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
@@ -14,15 +15,18 @@ from typing import Any, Protocol
 import numpy as np
 from google.protobuf.message import Message
 
+from airprune.deployment.bounds import MOST_LINK_BPS
 from airprune.deployment.checks import MAX_WORDS, note_trouble, trouble_in_measured
 from airprune.deployment.delivery.shelf import Shelf
-from airprune.deployment.estimates import probed_uplink_bps
+from airprune.deployment.estimates import PROBES, probed_uplink_bps
 from airprune.deployment.handshake import NotAdmitted, admit_child
-from airprune.deployment.identity import Node, Role, serial_of
+from airprune.deployment.identity import Node, Role
+from airprune.deployment.peer_facts import peer_message, with_renewed
 from airprune.deployment.protocol import airprune_pb2 as pb
 from airprune.deployment.round_machine import Event, Joined, Left, RoundKey
+from airprune.deployment.strikes import Impostors, OncePerMinute, Strikes
 from airprune.deployment.transport import Link, LinkLost, Packet, Sealed
-from airprune.text import printable
+from airprune.text import plain
 
 _log = logging.getLogger("airprune")
 # More than the probes of a device take that is as fast as it was, and little of a round.
@@ -36,6 +40,8 @@ class Listener(Protocol):
 
     def take_upload(self, index: int, upload: pb.Upload, packet: Packet) -> None: ...
 
+    def take_secure_step(self, index: int, message: pb.SecureStep, packet: Packet) -> None: ...
+
 
 @dataclass(kw_only=True, eq=False)
 class Child:
@@ -43,21 +49,24 @@ class Child:
 
     Attributes:
       run, index: the run that it is in and its number there; empty and None if it is in none.
+      about: its certificate and software.
       home: its edge when it joined.
       measured: what it can do in the run.
       welcomed: what it was sent last of the run.
+      vouched: digests of the certificates of other devices that it was sent, for secure sums.
     """
 
     link: Link
     name: str
-    serial: str
+    about: pb.Presence.Peer
     home: str
     run: str = ""
     index: int | None = None
     measured: pb.Presence.Device = field(default_factory=pb.Presence.Device)
     welcomed: bytes = b""
+    vouched: set[bytes] = field(default_factory=set)
     receipts: set[asyncio.Task[None]] = field(default_factory=set)
-    probed_bps: list[float] = field(default_factory=list)
+    probed_bps: deque[float] = field(default_factory=lambda: deque(maxlen=PROBES))
     probing: asyncio.Future[float] | None = None
 
 
@@ -75,6 +84,7 @@ class Devices:
       online: those of them that are in the run, by number.
       late, refused: uploads that missed the deadline, and refused peers and uploads, so far.
       troubles: why devices were refused or cannot take part, by name or address, the latest ones.
+      strikes: devices that broke the rules of the run.
       changed: set whenever the cloud should be sent anew which devices are online.
     """
 
@@ -93,7 +103,9 @@ class Devices:
         self.online: dict[int, Child] = {}
         self.late = self.refused = 0
         self.troubles: dict[str, str] = {}
+        self.strikes, self._said = Strikes(), OncePerMinute()
         self.is_known, self.changed = asyncio.Event(), asyncio.Event()
+        self._impostors = Impostors(self.troubles, self.connected, self.changed.set)
 
     @property
     def run(self) -> str:
@@ -108,11 +120,16 @@ class Devices:
     def presence(self) -> pb.Presence:
         presence = pb.Presence(late=self.late, refused=self.refused, run=self.run, troubles=self.troubles)
         presence.devices.extend(child.measured for _, child in sorted(self.online.items()))
+        for name, child in self.connected.items():
+            presence.peers[name].CopyFrom(child.about)
         presence.idle.extend(name for name, child in self.connected.items() if child.index is None)
+        presence.aside.extend(sorted(self.strikes.aside))
         return presence
 
     async def take_welcome(self, welcome: pb.Welcome) -> None:
         """Takes the run and the members from now on, and sends each device what has changed for it."""
+        if welcome.run != self.run:
+            self.strikes.clear()
         self.welcome = welcome
         self.is_known.set()
         for child in list(self.connected.values()):
@@ -180,11 +197,17 @@ class Devices:
                 names=self.welcome.fleet.homes,
                 online=self.connected,
                 denied=self.denied,
+                stays=self.welcome.stays,
             )
         except NotAdmitted as trouble:
-            return await self._refuse(link, str(trouble), is_final=trouble.is_final)
-        home, serial = self.welcome.fleet.homes[peer.name], serial_of(link.peer.certificate_pem)
-        child = Child(link=link, name=peer.name, serial=serial, home=home)
+            await self._refuse(link, str(trouble), is_final=trouble.is_final)
+            if link.name in self.connected:
+                self._impostors.note(link.name)
+            return None
+        if peer.name in self.strikes.aside:
+            return await self._refuse(link, self.strikes.sentence(peer.name), is_final=not self.welcome.stays)
+        home = self.welcome.fleet.homes[peer.name]
+        child = Child(link=link, name=peer.name, about=peer_message(link, hello), home=home)
         self.connected[child.name] = child
         self.troubles.pop(child.name, None)
         self._number(child)
@@ -199,6 +222,8 @@ class Devices:
             self._unnumber(child)
             self.changed.set()
             why = str(await link.wait_lost()) if link.is_lost else "The link was closed."
+            if link.broken_rule and not self.strikes.add(child.name, link.broken_rule):
+                note_trouble(self.troubles, child.name, link.broken_rule)
             if index is not None:
                 rounds.feed(Left(index, time.monotonic(), why))
         return None
@@ -217,7 +242,7 @@ class Devices:
     async def _refuse(self, link: Link, reason: str, *, is_final: bool = False) -> None:
         self.refused += 1
         note_trouble(self.troubles, link.name, reason)
-        _log.info("Refused %s: %s", link.name, reason)
+        self._said.info("Refused %s: %s", link.name, reason)
         with contextlib.suppress(LinkLost):
             await link.refuse(reason, is_final=is_final)
         self.changed.set()
@@ -232,27 +257,50 @@ class Devices:
                     if packet.message.trouble:
                         self._take_trouble(child, packet.message.trouble)
                     elif trouble := trouble_in_measured(packet.message):
-                        return await self._refuse(child.link, trouble)
-                    elif child.index is not None:
+                        return await self._refuse_member(child, trouble)
+                    elif child.index is not None and (child.probing is not None or not child.measured.num_samples):
                         self._take_measured(child, packet.message, packet, rounds)
                 case pb.Upload():
                     if child.index is not None:
                         rounds.take_upload(child.index, packet.message, packet)
                     if child.receipts:  # who does not read them is not read either
                         await asyncio.wait(child.receipts)
+                case pb.SecureStep():
+                    if child.index is not None:
+                        rounds.take_secure_step(child.index, packet.message, packet)
                 case pb.ModelRequest():
                     await self._send_model(child, packet.message.digest)
                 case pb.CertificateRequest() | pb.ModelHeld():
                     packet.message.name = child.name
                     await self._pass_on(packet.message)
                 case other:
-                    reason = f"A device sends measured and upload, got {type(other).__name__}."
-                    return await self._refuse(child.link, reason)
+                    reason = f"A device sends measured, upload and secure steps, got {type(other).__name__}."
+                    return await self._refuse_member(child, reason)
+
+    async def _refuse_member(self, child: Child, reason: str) -> None:
+        """Refuses a device that broke a rule; it may dial again, unless it is set aside now."""
+        if self.strikes.add(child.name, reason):
+            reason = self.strikes.sentence(child.name)
+            await self._refuse(child.link, reason, is_final=self.welcome is not None and not self.welcome.stays)
+        else:
+            await self._refuse(child.link, reason)
+
+    def strike(self, device: int, reason: str, what: str = "Upload") -> None:
+        """Counts an upload, or what else broke a rule: after a few, its device is refused."""
+        child = self.online.get(device)
+        if child is None:
+            return
+        note_trouble(self.troubles, child.name, reason)
+        self._said.info("%s of %s refused: %s", what, child.name, reason)
+        self.changed.set()
+        if self.strikes.add(child.name, reason):
+            is_final = self.welcome is not None and not self.welcome.stays
+            self._start(self._refuse(child.link, self.strikes.sentence(child.name), is_final=is_final))
 
     def _take_trouble(self, child: Child, words: str) -> None:
         """Notes why a device cannot take part in the run; it stays, and may take part in the next one."""
-        _log.info("%s cannot take part: %s", child.name, printable(words[:MAX_WORDS]))
-        note_trouble(self.troubles, child.name, printable(words))
+        self._said.info("%s cannot take part: %s", child.name, words[:MAX_WORDS])
+        note_trouble(self.troubles, child.name, words)
         self.changed.set()
 
     def _take_measured(self, child: Child, message: pb.Measured, packet: Packet, rounds: Listener) -> None:
@@ -261,6 +309,7 @@ class Devices:
         if message.num_more:
             return
         rate_bps = float(np.nanmedian(child.probed_bps)) if np.isfinite(child.probed_bps).any() else math.nan
+        rate_bps = min(rate_bps, MOST_LINK_BPS) if math.isfinite(rate_bps) else math.nan
         child.probed_bps.clear()
         has_joined = child.measured.num_samples > 0
         child.measured = pb.Presence.Device(
@@ -269,8 +318,8 @@ class Devices:
             uplink_bps=rate_bps,
             rtt_s=child.link.rtt_s,
             num_samples=message.num_samples,
-            kernel=message.kernel[:MAX_WORDS],
-            machine=message.machine[:MAX_WORDS],
+            kernel=plain(message.kernel, MAX_WORDS),
+            machine=plain(message.machine, MAX_WORDS),
             parts=message.parts,
         )
         self.changed.set()
@@ -324,7 +373,11 @@ class Devices:
     async def send_to(self, name: str, message: Message) -> None:
         """Sends a message to a device by name, in a run or not."""
         if name in self.connected:
-            await self._send(self.connected[name], message)
+            child = self.connected[name]
+            if isinstance(message, pb.Certificate):
+                child.about = with_renewed(child.about, message)
+                self.changed.set()
+            await self._send(child, message)
 
     async def send_all(self, message: Message) -> None:
         for child in list(self.connected.values()):
@@ -348,6 +401,6 @@ class Devices:
     async def deny(self, serials: Iterable[str]) -> None:
         self.denied = frozenset(serials)
         for child in list(self.connected.values()):
-            if child.serial in self.denied:
-                reason = f"The certificate {child.serial} of {child.name} was revoked."
+            if child.about.serial in self.denied:
+                reason = f"The certificate {child.about.serial} of {child.name} was revoked."
                 await self._refuse(child.link, reason, is_final=True)

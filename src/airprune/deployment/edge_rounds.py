@@ -8,15 +8,17 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from airprune.deployment.bounds import most_samples
 from airprune.deployment.checks import MAX_WORDS, trouble_in_upload
 from airprune.deployment.digests import Bytes
 from airprune.deployment.edge_devices import Devices
 from airprune.deployment.edge_state import EdgeDisk, EdgeState
 from airprune.deployment.edge_sums import OrderedRound, closed_round, no_sums, outcome_messages, report_of
+from airprune.deployment.explosions import UpdateLength, exploding, is_left_to_scenario, length_of_upload
 from airprune.deployment.kept_rounds import KeptRound
 from airprune.deployment.packing import ReportArrays, RoundArrays, Station
 from airprune.deployment.protocol import airprune_pb2 as pb
@@ -36,13 +38,17 @@ from airprune.deployment.round_machine import (
     Tick,
     Verdict,
     step,
+    with_discounted,
 )
 from airprune.deployment.run_definition import RunDefinition
+from airprune.deployment.secure.opening import Opening
+from airprune.deployment.secure.session import SecureSession
 from airprune.deployment.transport import Packet, Sealed
 from airprune.deployment.uploads import BadUpload
 from airprune.rounds.messages import Broadcast, Upload
 from airprune.rounds.sums import EdgeResult
 from airprune.rounds.wire import broadcast_to_bytes
+from airprune.text import plain
 
 _log = logging.getLogger("airprune")
 # An upload of which nothing has come for so long is not waited for.
@@ -60,6 +66,8 @@ class OngoingRound:
     Attributes:
       body: what its devices are sent.
       uploads: of those that may count, their bytes; decoded: the same as they are added up, while that takes little.
+      lengths: of their updates; of hidden ones they are not known.
+      session: of the secure sum that hides them.
     """
 
     ordered: OrderedRound
@@ -67,15 +75,56 @@ class OngoingRound:
     machine: EdgeRound
     uploads: dict[int, Bytes] = field(default_factory=dict)
     decoded: dict[int, Upload] = field(default_factory=dict)
+    lengths: dict[int, UpdateLength] = field(default_factory=dict)
+    session: SecureSession | None = None
     closed: asyncio.Future[Close] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
 
-    def take(self, device: int, payload: Bytes) -> None:
-        """Takes an upload that may count, the first one of a device; raises BadUpload if it is not what was ordered."""
-        upload = self.ordered.decoded(device, payload)
+    def take(self, device: int, payload: Bytes, num_samples: int) -> None:
+        """Takes an upload that may count, the first one of a device; raises BadUpload if it is not what was ordered.
+
+        Args:
+          num_samples: that the device said it has.
+        """
+        ordered = self.ordered
+        upload, orders = ordered.decoded(device, payload), ordered.orders[device]
+        steps = orders.local_steps if orders.HasField("local_steps") else None
+        most = most_samples(ordered.work.scenario.train, num_samples, steps)
+        if upload.num_samples > most:
+            raise BadUpload("num_samples", f"must be at most {most:,}, as ordered", f"{upload.num_samples:,}")
         if device not in self.uploads:
             self.uploads[device] = payload
+            model, shape = ordered.broadcast.model, ordered.work.shape
+            if self.session is None:
+                self.lengths[device] = length_of_upload(upload, model, shape, max(steps or 1, 1))
             if sum(map(_num_bytes, (upload, *self.decoded.values()))) <= _DECODED_BYTES:
                 self.decoded[device] = upload
+
+    def refuse_exploding(self, close: Close) -> tuple[Close, dict[int, str]]:
+        """Refuses counted uploads that would blow up the average; returns the round's outcomes, and reasons."""
+        work = self.ordered.work
+        if is_left_to_scenario(work.scenario, work.method.edge) or not self.lengths:
+            return close, {}
+        ok = {outcome.device for outcome in close.outcomes if outcome.fate is OutcomeKind.OK}
+        lengths = {device: length for device, length in self.lengths.items() if device in ok}
+        reasons = exploding(lengths)
+        self.machine, close = with_discounted(self.machine, close, OutcomeKind.REFUSED, reasons)
+        return close, reasons
+
+    async def open_sum(self, close: Close) -> tuple[Close, Opening | None, str]:
+        """Opens the secure sum, if there is one; returns the round's outcomes, what opens it, or why it stays closed.
+
+        Of a sum that could not be opened, though updates enough are there, none counts.
+        """
+        if self.session is None:
+            return close, None, ""
+        arrived = [outcome.device for outcome in close.outcomes if outcome.fate is OutcomeKind.OK]
+        opening, reason = await self.session.open(arrived)
+        cohort = self.ordered.cohort
+        assert cohort is not None
+        if opening is None and len(arrived) >= cohort.threshold:
+            reasons = dict.fromkeys(arrived, reason)
+            self.machine, close = with_discounted(self.machine, close, OutcomeKind.DROPPED, reasons)
+        return close, opening, reason
 
 
 class Rounds:
@@ -108,6 +157,7 @@ class Rounds:
         self.state = EdgeState()
         self.gathers_until_s = 0.0
         self.current: OngoingRound | None = None
+        self.session: SecureSession | None = None
         self.running: tuple[RoundKey, asyncio.Task[None]] | None = None
 
     async def take(self, message: pb.EdgeRound, payload: bytes) -> None:
@@ -139,7 +189,7 @@ class Rounds:
         """Cancels the current round, if there is one."""
         if self.running is not None:
             self.running[1].cancel()
-        self.running = self.current = None
+        self.running = self.current = self.session = None
 
     async def _run(self, message: pb.EdgeRound, key: RoundKey, arrays: RoundArrays, station: Station) -> None:
         assert self.work is not None
@@ -149,6 +199,7 @@ class Rounds:
         ordered = OrderedRound(work=self.work, round=message, broadcast=broadcast, model_digest=digest)
         devices = tuple(orders.device for orders in message.orders)
         await self._gather(devices)
+        session, outcomes = await self._agreed(ordered, key, devices)
         machine = EdgeRound(
             key=key,
             model_digest=digest,
@@ -157,10 +208,17 @@ class Rounds:
             grace_s=message.grace_s,
             counted=self.state.counted,
             online=self.devices.ready,
+            outcomes=outcomes,
         )
-        self.current = current = OngoingRound(ordered=ordered, body=body, machine=machine)
+        self.current = current = OngoingRound(ordered=ordered, body=body, machine=machine, session=session)
         self.feed(Opened(time.monotonic()))
-        close = await self._wait_closed(current)
+        close, exploded = current.refuse_exploding(await self._wait_closed(current))
+        for device, reason in exploded.items():
+            self.devices.send_receipt(device, key, str(Verdict.REFUSED), reason)
+            self.devices.strike(device, reason)
+        close, opening, trouble = await current.open_sum(close)
+        if trouble:
+            _log.warning("%s: the edge keeps its model. %s", key, trouble)
         under_way = self._under_way(current, close)
         outcomes = {outcome.device: outcome for outcome in close.outcomes}
         late = {device for device, outcome in outcomes.items() if outcome.fate is OutcomeKind.LATE}
@@ -169,33 +227,49 @@ class Rounds:
         )
         await self._let_end(under_way, within_s=message.deadline_s)
         counted = {d: data for d, data in current.uploads.items() if outcomes[d].fate is OutcomeKind.OK}
-        kept = KeptRound(orders=message, arrays=replace(arrays, station=station), uploads=counted)
-        result, station = await self._summed(current, counted, outcomes, station)
+        kept = KeptRound(orders=message, arrays=replace(arrays, station=station), uploads=counted, opening=opening)
+        result, station = await self._summed(current, counted, outcomes, station, opening)
         self.devices.late += len(late)
         report = report_of(message, model_digest=station.digest, took_s=close.took_s)
         rtt_s = {device: child.link.rtt_s for device, child in self.devices.online.items()}
-        report.outcomes.extend(outcome_messages(close.outcomes, rtt_s, under_way))
+        exchanged = {} if session is None else session.num_bytes
+        report.outcomes.extend(outcome_messages(close.outcomes, rtt_s, under_way, exchanged))
         report.probed.extend(await probing)
         sums = ReportArrays.of(result, None)
         reported = report, sums.to_bytes()
         self.state = state = EdgeState(station=station, report=reported, counted=current.machine.counted_so_far)
         if message.sends_model:  # the cloud has it all, so that it need not wait for the disk
-            self.running = self.current = None
+            self.running = self.current = self.session = None
             was_sent = await self._send(report, replace(sums, station=station).to_bytes())
             await (self.disk.save_soon if was_sent else self.disk.save)(state, key, kept)
         else:
             await self.disk.save(state, key, kept)
-            self.running = self.current = None
+            self.running = self.current = self.session = None
             await self._send(*reported)
 
+    async def _agreed(
+        self, ordered: OrderedRound, key: RoundKey, devices: Sequence[int]
+    ) -> tuple[SecureSession | None, dict[int, Outcome]]:
+        """Has devices agree on masks, if they hide their updates; returns the outcomes of those that did not."""
+        if ordered.cohort is None:
+            return None, {}
+        self.session = SecureSession(key, ordered.cohort, self.devices, self._start, ordered.round.deadline_s)
+        return self.session, await self.session.agree(devices)
+
     async def _summed(
-        self, current: OngoingRound, counted: Mapping[int, Bytes], outcomes: Mapping[int, Outcome], station: Station
+        self,
+        current: OngoingRound,
+        counted: Mapping[int, Bytes],
+        outcomes: Mapping[int, Outcome],
+        station: Station,
+        opening: Opening | None,
     ) -> tuple[EdgeResult, Station]:
         """Adds up the uploads beside the event loop, unless that costs more than the sum itself."""
         uploads = {device: current.decoded.get(device, data) for device, data in counted.items()}
-        if len(uploads) * station.model.nbytes <= _AT_ONCE_BYTES and len(current.decoded) == len(current.uploads):
+        is_short = len(uploads) * station.model.nbytes <= _AT_ONCE_BYTES
+        if is_short and opening is None and len(current.decoded) == len(current.uploads):
             return closed_round(current.ordered, uploads, outcomes, station)
-        return await asyncio.to_thread(closed_round, current.ordered, uploads, outcomes, station)
+        return await asyncio.to_thread(closed_round, current.ordered, uploads, outcomes, station, opening)
 
     def _under_way(self, current: OngoingRound, close: Close) -> dict[int, pb.Outcome]:
         """Returns what is known of uploads that missed the deadline and are still under way."""
@@ -251,13 +325,17 @@ class Rounds:
     def take_upload(self, index: int, upload: pb.Upload, packet: Packet) -> None:
         key = RoundKey(upload.run[:MAX_WORDS], upload.global_round, upload.edge_round)
         if upload.failure:
-            return self.feed(Failed(index, key, upload.failure[:MAX_WORDS], packet.last_s))
+            return self.feed(Failed(index, key, plain(upload.failure, MAX_WORDS), packet.last_s))
         trouble, current = trouble_in_upload(upload), self.current
         if current is not None and key == current.machine.key and index in current.machine.waited_for:
+            is_lie = bool(trouble)
             try:
-                current.take(index, packet.payload)
+                current.take(index, packet.payload, self.devices.online[index].measured.num_samples)
             except BadUpload as bad:
                 trouble = str(bad)
+                is_lie = bad.field != "model"  # an honest device may answer orders that were replaced meanwhile
+            if is_lie:
+                self.devices.strike(index, trouble)
         self.feed(
             Arrived(
                 device=index,
@@ -272,6 +350,10 @@ class Rounds:
             )
         )
         return None
+
+    def take_secure_step(self, index: int, message: pb.SecureStep, packet: Packet) -> None:
+        if self.session is not None:
+            self.session.take(index, message, packet)
 
     def feed(self, event: Event) -> None:
         """Passes an event to the current round; between rounds, uploads are still answered."""
@@ -293,13 +375,18 @@ class Rounds:
     def _do(self, current: OngoingRound, action: Action) -> None:
         match action:
             case SendOrders(device, time_left_s):
-                self._start(self.devices.send(device, _orders(current, device, time_left_s), current.body))
+                self._start(self._send_orders(current, device, time_left_s))
             case SendReceipt(device, key, verdict, reason):
                 if verdict is Verdict.REFUSED:
                     self.devices.count_refusal()
                 self.devices.send_receipt(device, key, str(verdict), reason)
             case Close():
                 current.closed.set_result(action)
+
+    async def _send_orders(self, current: OngoingRound, device: int, time_left_s: float) -> None:
+        if current.session is not None:
+            await current.session.send_shares(device)
+        await self.devices.send(device, _orders(current, device, time_left_s), current.body)
 
     async def _send_report(self, *, sends_model: bool) -> None:
         assert self.state.report is not None and self.work is not None
@@ -333,6 +420,8 @@ def _orders(current: OngoingRound, device: int, time_left_s: float) -> pb.Orders
         orders.local_steps = own.local_steps
     if own.HasField("last_trained"):
         orders.last_trained = own.last_trained
+    if current.session is not None:
+        orders.session = current.session.exchange.session
     return orders
 
 

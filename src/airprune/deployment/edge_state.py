@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import shlex
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -15,6 +17,7 @@ from airprune.deployment.kept_rounds import KeptRound, kept_place
 from airprune.deployment.packing import Station
 from airprune.deployment.protocol import airprune_pb2 as pb
 from airprune.deployment.round_machine import RoundKey
+from airprune.errors import WorkFailed
 from airprune.runs import checkpoint
 
 # Between writings of states of which the cloud has all.
@@ -25,6 +28,18 @@ _KEPT_RUNS = 8
 
 Counted = Mapping[RoundKey, Mapping[int, str]]
 Reported = tuple[pb.EdgeReport, bytes]
+
+
+def read_state(path: Path, node: str) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    """Reads a state file of a node; of a damaged one, the sentence has the command that starts without it."""
+    try:
+        return checkpoint.read(path)
+    except WorkFailed as error:
+        reason = str(error).partition(";")[0].removesuffix(".")
+        raise WorkFailed(
+            f"{reason}. Delete it with `rm {shlex.quote(str(path))}` and start the {node} again: what it had not sent "
+            "is lost, and the run goes on."
+        ) from None
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -58,7 +73,7 @@ class EdgeState:
         """Reads the file; returns an empty one if there is none."""
         if not path.exists():
             return cls()
-        arrays, facts = checkpoint.read(path)
+        arrays, facts = read_state(path, "edge")
         return cls(
             station=Station(model=arrays["model"], slots={name: arrays[f"slots/{name}"] for name in slots}),
             report=(pb.EdgeReport.FromString(bytes.fromhex(facts["report"])), arrays["report"].tobytes()),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import accumulate, pairwise
 from typing import Any
@@ -11,12 +11,15 @@ from typing import Any
 import numpy as np
 
 from airprune.components.component import ModelShape
+from airprune.deployment.bounds import most_loss
 from airprune.deployment.digests import Bytes
 from airprune.deployment.packing import ReportArrays, Station
 from airprune.deployment.protocol import airprune_pb2 as pb
 from airprune.deployment.round_machine import Outcome
 from airprune.deployment.run_definition import RunDefinition
+from airprune.deployment.secure.opening import Opening, common_mask, terms_of
 from airprune.deployment.uploads import Expected, upload_from_bytes
+from airprune.methods.secure.cohort import SecureCohort
 from airprune.rounds.edge import close_round
 from airprune.rounds.messages import Broadcast, Upload
 from airprune.rounds.optimisers import gradients_in_update
@@ -38,6 +41,19 @@ class OrderedRound:
     model_digest: str
 
     @cached_property
+    def shared_mask(self) -> Array | None:
+        """The mask that uploads need not repeat; of secure sums, the one that all must have."""
+        work, mask = self.work, self.broadcast.mask
+        if work.hides:
+            return common_mask(mask, work.shape)
+        return shared_mask_of(work.method.masking, mask, self.round.round_index, work.codec)
+
+    @cached_property
+    def cohort(self) -> SecureCohort | None:
+        """The planned devices of a secure sum."""
+        return self.work.cohort(tuple(self.round.cohort)) if self.work.hides else None
+
+    @cached_property
     def orders(self) -> dict[int, pb.DeviceOrders]:
         """Orders by device."""
         return {orders.device: orders for orders in self.round.orders}
@@ -50,15 +66,15 @@ class OrderedRound:
             model_digest=bytes.fromhex(self.model_digest),
             max_bytes=orders.max_bytes,
             reports=self.work.reports,
+            most_loss=most_loss(self.work.scenario, self.work.num_classes),
             part=(orders.first_trained, orders.last_trained if orders.HasField("last_trained") else None),
+            hides=self.work.hides,
         )
 
     def decoded(self, device: int, data: Bytes) -> Upload:
         """Decodes a device's upload; raises BadUpload if it is not what was ordered."""
-        work = self.work
-        shared_mask = shared_mask_of(work.method.masking, self.broadcast.mask, self.round.round_index, work.codec)
-        received = self.broadcast.model
-        return upload_from_bytes(data, received, work.codec, expected=self.expected(device), shared_mask=shared_mask)
+        received, expected = self.broadcast.model, self.expected(device)
+        return upload_from_bytes(data, received, self.work.codec, expected=expected, shared_mask=self.shared_mask)
 
     @property
     def tasks(self) -> tuple[TrainTask, ...]:
@@ -93,13 +109,34 @@ class OrderedRound:
 
 
 def closed_round(
-    ordered: OrderedRound, uploads: Mapping[int, Bytes | Upload], outcomes: Mapping[int, Outcome], station: Station
+    ordered: OrderedRound,
+    uploads: Mapping[int, Bytes | Upload],
+    outcomes: Mapping[int, Outcome],
+    station: Station,
+    opening: Opening | None = None,
 ) -> tuple[EdgeResult, Station]:
-    """Returns the round's result and the edge's model after it; `uploads` are those that counted, decoded or not."""
+    """Returns the round's result and the edge's model after it.
+
+    Args:
+      uploads: those that counted, decoded or not.
+      opening: of a secure sum; None if it cannot be opened, and the edge keeps its model.
+    """
     work, round_, received = ordered.work, ordered.round, ordered.broadcast.model
+    cohort, min_contributors = ordered.cohort, work.scenario.aggregation.min_contributors
+    if cohort is not None:
+        min_contributors = max(min_contributors, cohort.threshold)
+        if opening is not None:
+            terms = terms_of(work, round_.round_index, round_.learning_rate, ordered.model_digest)
+            cohort = opening.cohort(cohort, work.codec, ordered.shared_mask, terms)
     aggregation = work.method.edge.at_rate(round_.learning_rate)
     sums = (
-        chunk_sum(aggregation, work.shape, received, task, _arrived(ordered, task, uploads, outcomes))
+        chunk_sum(
+            aggregation,
+            work.shape,
+            received,
+            replace(task, cohort=cohort),
+            _arrived(ordered, task, uploads, outcomes),
+        )
         for task in ordered.tasks
     )
     result = finish_sum(
@@ -108,7 +145,7 @@ def closed_round(
         aggregation,
         work.shape.prunable,
         served_weight=round_.served_weight if round_.HasField("served_weight") else None,
-        min_contributors=work.scenario.aggregation.min_contributors,
+        min_contributors=min_contributors,
         rollback=work.scenario.aggregation.rollback,
     )
     step = work.method.edge_step
@@ -144,7 +181,10 @@ def report_of(round_: pb.EdgeRound, **known: Any) -> pb.EdgeReport:
 
 
 def outcome_messages(
-    outcomes: Iterable[Outcome], rtt_s: Mapping[int, float], under_way: Mapping[int, pb.Outcome]
+    outcomes: Iterable[Outcome],
+    rtt_s: Mapping[int, float],
+    under_way: Mapping[int, pb.Outcome],
+    exchange_bytes: Mapping[int, int],
 ) -> list[pb.Outcome]:
     """Returns the outcomes as they travel, with what is known of uploads that are still under way."""
     messages = []
@@ -159,6 +199,7 @@ def outcome_messages(
             bytes=outcome.num_bytes,
             rtt_s=rtt_s.get(outcome.device, 0.0),
             digest=outcome.digest,
+            exchange_bytes=exchange_bytes.get(outcome.device, 0),
         )
         if outcome.num_bytes:
             one.started_s = outcome.arrived_s - outcome.uplink_s

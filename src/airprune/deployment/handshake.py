@@ -12,7 +12,9 @@ from google.protobuf.message import Message
 
 from airprune import __version__
 from airprune.deployment.identity import Node, Parent, Peer, Role, Stranger, admit, channel_credentials, peer_of
+from airprune.deployment.identity.peers import Unlisted
 from airprune.deployment.identity.renewal import Renewal
+from airprune.deployment.peer_facts import software_digest
 from airprune.deployment.protocol import airprune_pb2 as pb
 from airprune.deployment.run_definition import PROTOCOL, check_versions
 from airprune.deployment.transport import Limits, Link, LinkLost, dial
@@ -43,7 +45,7 @@ async def dial_parent(node: Node, parent: Parent, limits: Limits) -> Link:
 
 async def say_hello(link: Link) -> pb.Welcome:
     """Introduces this node to its parent and returns the welcome, which says how large payloads may be."""
-    await link.send(pb.Hello(protocol=PROTOCOL, version=__version__))
+    await link.send(pb.Hello(protocol=PROTOCOL, version=__version__, software=software_digest()))
     welcome = (await link.receive()).message
     if not isinstance(welcome, pb.Welcome):
         raise WorkFailed(f"{link.name} must answer a hello with a welcome, got {type(welcome).__name__}.")
@@ -60,6 +62,7 @@ def admit_child(
     names: Container[str],
     online: Container[str],
     denied: Container[str],
+    stays: bool,
 ) -> Peer:
     """Returns the peer that has dialled, and names the link after it; raises `NotAdmitted` if it may not join.
 
@@ -67,6 +70,7 @@ def admit_child(
       names: of the members that join here.
       online: names of those that have a connection already.
       denied: serial numbers of revoked certificates.
+      stays: whether members may be added: then one that is not listed yet tries again.
     """
     try:
         peer = admit(link.peer.certificate_pem, federation=federation, role=role, names=names, denied=denied)
@@ -74,6 +78,8 @@ def admit_child(
         with contextlib.suppress(Stranger):  # by its certificate, so that it can be named
             known = peer_of(link.peer.certificate_pem)
             link.name = known.name if known.federation == federation else link.name
+        if stays and isinstance(stranger, Unlisted):
+            raise NotAdmitted(f"{stranger} It will, once members.toml in the cloud's kit names it.") from None
         raise NotAdmitted(str(stranger), is_final=True) from None
     link.name = peer.name
     if not isinstance(hello, pb.Hello):

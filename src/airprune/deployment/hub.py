@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from airprune.deployment.checks import MAX_WORDS, note_trouble, trouble_in_presence
+from airprune.deployment.checks import MAX_TROUBLES, MAX_WORDS, note_trouble, trouble_in_presence
 from airprune.deployment.handshake import NotAdmitted, admit_child
 from airprune.deployment.hub_edges import (
     Child,
@@ -27,14 +27,22 @@ from airprune.deployment.hub_edges import (
     fleet_message,
     ready_devices,
 )
-from airprune.deployment.identity import Members, Node, Role, load_denied, load_members, serial_of, server_credentials
+from airprune.deployment.identity import Members, Node, Role, load_denied, load_members, server_credentials
 from airprune.deployment.identity.denied import FILE as DENIED_FILE
 from airprune.deployment.identity.renewal import Signer
+from airprune.deployment.peer_facts import PeerFacts, facts_in, peer_message, with_renewed
 from airprune.deployment.protocol import airprune_pb2 as pb
+from airprune.deployment.strikes import Impostors, OncePerMinute, Strikes
 from airprune.deployment.transport import Limits, Link, LinkLost, Sealed, Server
-from airprune.text import printable
+from airprune.text import plain
 
 _log = logging.getLogger("airprune")
+# Of rounds in a row that an edge may leave without a report, and how often one may be sent to it again.
+_MOST_SILENT_ROUNDS, _MOST_REPEATS = 3, 3
+# Of models between cloud and edges, before they count as stuck.
+_LEAST_BYTES_PER_S = 100_000.0
+# After the deadline, an edge lets uploads that still come end for as long again. A step of a secure sum may take one.
+_DEADLINES, _STEPS_OF_SUMS = 2, 3
 
 
 class Hub:
@@ -46,8 +54,10 @@ class Hub:
       welcome: the definition of the run; one without a run between runs.
       serving: which node is the edge with each number; a standby edge may take the place of one that is unreachable.
       edges: those online, by name.
+      known: certificate, software and last connection of every node that was ever connected, by name.
       bad_reports: how many were refused of each edge.
       troubles: why edges were refused, by name or address, the latest ones.
+      strikes: edges that broke the rules of the run.
       signer: renews certificates; without one requests are answered with the reason.
       on_held: called with name, version and trouble when a node has taken a delivered model, or has not.
     """
@@ -61,13 +71,18 @@ class Hub:
         self._read_model: Callable[[], bytes] = bytes
         self.members, self.welcome, self.serving = fleet, pb.Welcome(stays=stays), list[str]()
         self.edges: dict[str, Child] = {}
-        self.seen_s: dict[str, float] = {}
+        self.known: dict[str, PeerFacts] = {}
         self.refused = 0
         self.bad_reports: Counter[str] = Counter()
         self.troubles: dict[str, str] = {}
+        self.strikes, self._said, self._silent = Strikes(), OncePerMinute(), Counter[str]()
+        self._homes: list[tuple[int, str]] = []
+        self._placed: dict[int, str] = {}
         self._waiting: dict[str, Waiting] = {}
         self._unreachable: dict[str, Unreachable] = {}
         self._changed = asyncio.Event()
+        self._impostors = Impostors(self.troubles, self.edges, self._notify)
+        self._begun_s = time.monotonic()
         self.denied = load_denied(self._denied_file)
 
     @property
@@ -89,6 +104,11 @@ class Hub:
         self.welcome.stays = self._stays
         self.serving = list(serving or (edge for edge in members.edges if edge not in members.standby))
         self.bad_reports.clear()
+        self.strikes.clear()
+        self._silent.clear()
+        homes = [edge for edge in members.edges if edge not in members.standby]
+        self._homes = [(number, edge) for number, edge in enumerate(homes) for _ in members.devices[edge]]
+        self._placed = {}
         await self._start_afresh()
 
     async def end(self) -> None:
@@ -98,8 +118,9 @@ class Hub:
 
     async def _start_afresh(self) -> None:
         self._unreachable.clear()
+        self._begun_s = time.monotonic()
         for child in self.edges.values():
-            child.devices = {}
+            child.devices, child.aside = {}, frozenset()
         await self._welcome_all()
 
     async def _welcome_all(self) -> None:
@@ -129,11 +150,18 @@ class Hub:
                 names=self.fleet.edges,
                 online=self.edges,
                 denied=self.denied,
+                stays=self._stays,
             ).name
         except NotAdmitted as trouble:
-            return await self._refuse(link, str(trouble), is_final=trouble.is_final)
-        child = Child(name=name, link=link, serial=serial_of(link.peer.certificate_pem))
+            await self._refuse(link, str(trouble), is_final=trouble.is_final)
+            if link.name in self.edges:
+                self._impostors.note(link.name)
+            return None
+        if name in self.strikes.aside:
+            return await self._refuse(link, self.strikes.sentence(name), is_final=not self._stays)
+        child = Child(name=name, link=link, about=peer_message(link, hello))
         self.edges[name] = child
+        self.known[name] = facts_in(child.about, time.time())
         try:
             await self._welcome(child)
             self.troubles.pop(name, None)
@@ -145,6 +173,8 @@ class Hub:
             await self._listen(child)
         finally:
             del self.edges[name]
+            if link.broken_rule and not self.strikes.add(name, link.broken_rule):
+                note_trouble(self.troubles, name, link.broken_rule)
             before = self._unreachable[name].devices if name in self._unreachable else frozenset()
             self._unreachable[name] = Unreachable(time.monotonic(), before | ready_devices(child))
             self._notify()
@@ -153,17 +183,23 @@ class Hub:
     async def _refuse(self, link: Link, reason: str, *, is_final: bool = False) -> None:
         self.refused += 1
         note_trouble(self.troubles, link.name, reason)
-        _log.info("Refused %s: %s", link.name, reason)
+        self._said.info("Refused %s: %s", link.name, reason)
         await link.refuse(reason, is_final=is_final)
+
+    async def _refuse_member(self, child: Child, reason: str) -> None:
+        """Refuses an edge that broke a rule; it may dial again, unless it is set aside now."""
+        if self.strikes.add(child.name, reason):
+            await self._refuse(child.link, self.strikes.sentence(child.name), is_final=not self._stays)
+        else:
+            await self._refuse(child.link, reason)
 
     async def _listen(self, child: Child) -> None:
         while True:
             packet = await child.link.receive()
-            self.seen_s[child.name] = time.monotonic()
             match packet.message:
                 case pb.Presence():
                     if trouble := self._take_presence(child, packet.message):
-                        return await self._refuse(child.link, trouble)
+                        return await self._refuse_member(child, trouble)
                     self._notify()
                 case pb.EdgeReport():
                     self._take_report(child.name, (packet.message, bytes(packet.payload)))
@@ -173,13 +209,13 @@ class Hub:
                 case pb.ModelHeld():
                     held = packet.message
                     if not held.name or held.name in self.fleet.all_devices:
-                        trouble = printable(held.trouble[:MAX_WORDS])
+                        trouble = plain(held.trouble, MAX_WORDS)
                         await asyncio.to_thread(self.on_held, held.name or child.name, held.version, trouble)
                 case pb.CertificateRequest():
                     await child.link.send(await asyncio.to_thread(self._certificate, child, packet.message))
                 case other:
                     reason = f"An edge sends presence and reports, got {type(other).__name__}."
-                    return await self._refuse(child.link, reason)
+                    return await self._refuse_member(child, reason)
 
     def _take_presence(self, child: Child, presence: pb.Presence) -> str:
         """Takes which devices an edge has; returns why that cannot be. Numbers of another run are left out."""
@@ -188,8 +224,18 @@ class Hub:
                 return trouble
             child.devices = {device.device: device for device in presence.devices}
             child.late, child.refused = presence.late, presence.refused
-        child.idle = frozenset(presence.idle).intersection(self.fleet.all_devices)
-        child.troubles = {name: printable(words[:MAX_WORDS]) for name, words in presence.troubles.items()}
+            child.aside = frozenset(presence.aside).intersection(self.members.devices.get(child.name, ()))
+        members, now_s = frozenset(self.fleet.all_devices), time.time()
+        self.known |= {name: facts_in(peer, now_s) for name, peer in presence.peers.items() if name in members}
+        for name in presence.peers:  # whatever it tried here by mistake
+            self.troubles.pop(name, None)
+        child.idle = members.intersection(presence.idle)
+        troubles = sorted(presence.troubles.items())[:MAX_TROUBLES]
+        before = child.troubles
+        child.troubles = {plain(name, MAX_WORDS): plain(words, MAX_WORDS) for name, words in troubles}
+        for name, words in child.troubles.items():
+            if before.get(name) != words:
+                self._said.info("%s reports of %s: %s", child.name, name, words)
         return ""
 
     def _certificate(self, child: Child, request: pb.CertificateRequest) -> pb.Certificate:
@@ -202,6 +248,9 @@ class Hub:
             return pb.Certificate(name=request.name, trouble=f"{name} is not a member.")
         answer = self.signer.answer(request, name, self.denied)
         _log.info("The certificate of %s was %s", name, answer.trouble or "renewed.")
+        if name == child.name:
+            child.about = with_renewed(child.about, answer)
+            self.known[name] = facts_in(child.about, time.time())
         return answer
 
     def _take_report(self, name: str, report: Report) -> None:
@@ -217,7 +266,9 @@ class Hub:
         """Refuses an edge whose report cannot be."""
         self.bad_reports[name] += 1
         if name in self.edges:
-            await self._refuse(self.edges[name].link, reason)
+            await self._refuse_member(self.edges[name], reason)
+        else:
+            self.strikes.add(name, reason)
 
     def _notify(self) -> None:
         self._changed.set()
@@ -225,13 +276,31 @@ class Hub:
 
     def place_of(self, device: int) -> str | None:
         """Returns the name of the edge that a device is connected to; None if it is offline."""
-        return next((name for name, child in self.edges.items() if device in child.devices), None)
+        claims = [name for name, child in self.edges.items() if device in child.devices]
+        return next((name for name in claims if self._may_serve(name, device)), claims[0] if claims else None)
+
+    def _may_serve(self, name: str, device: int) -> bool:
+        """True if an edge may say that it serves a device: one at home there, sent there, or without its own edge.
+
+        Otherwise any edge could take part in the name of any device. A device that dials another edge while its own
+        is there is sent home before a round.
+        """
+        number, home = self._homes[device]
+        own = self.serving[number]
+        return name in (home, own, self._placed.get(device)) or own not in self.edges
 
     def online_devices(self) -> dict[str, str]:
         """Returns the edge of every device that is connected, in the run or not, by name."""
         names = self.members.all_devices if self.welcome.run else ()
         found = {device: edge for edge, child in self.edges.items() for device in child.idle}
-        return found | {names[number]: edge for edge, child in self.edges.items() for number in child.devices}
+        in_run = ((edge, number) for edge, child in self.edges.items() for number in child.devices)
+        return found | {names[number]: edge for edge, number in in_run if self._may_serve(edge, number)}
+
+    def note_connected(self) -> None:
+        """Notes that the nodes that are connected are so now."""
+        now_s = time.time()
+        for name in (*self.edges, *self.online_devices()):
+            self.known[name] = replace(self.known.get(name, PeerFacts()), seen_s=now_s)
 
     def trouble_of(self, name: str) -> str:
         """Returns why a member is not online or cannot take part, as far as that is known; empty if it is not."""
@@ -245,19 +314,34 @@ class Hub:
             for number, name in enumerate(self.serving)
             if name in self.edges
             for device, measured in self.edges[name].devices.items()
-            if device in ready_devices(self.edges[name])
+            if device in ready_devices(self.edges[name]) and self._may_serve(name, device)
         }
 
     async def wait_for(self, devices: set[int], within_s: float) -> bool:
         """Waits for these devices; True if all of them came within the time."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(within_s):
-                while not devices <= self.present().keys():
+                while not devices <= self._ready() | self._aside():
                     await self._changed.wait()
-        return devices <= self.present().keys()
+        return devices <= self._ready() | self._aside()
+
+    def _aside(self) -> set[int]:
+        """Devices that are not waited for, since their own edge has set them aside, or is set aside itself."""
+        aside = {name for child in self.edges.values() for name in child.aside}
+        aside |= {name for edge in self.strikes.aside for name in self.members.devices.get(edge, ())}
+        return {number for number, name in enumerate(self.members.all_devices) if name in aside} if aside else set()
+
+    def _ready(self) -> set[int]:
+        """Devices that some edge says are ready, wherever they are."""
+        return {device for child in self.edges.values() for device in ready_devices(child)}
 
     async def settle(self, patience_s: float, gather_s: float) -> None:
-        """Waits for edges that went a short time ago, then for the devices that they had: a restart costs only time."""
+        """Waits for edges that went a short time ago, then for the devices that they had: a restart costs only time.
+
+        Args:
+          patience_s: since an edge went, for itself and its devices.
+          gather_s: at least so long for its devices.
+        """
         for name in self.serving:
             left = self._unreachable.get(name)
             if left is None:
@@ -268,14 +352,17 @@ class Hub:
                         await self._changed.wait()
             if name in self.edges:
                 with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(gather_s):
-                        while not left.devices <= {d for child in self.edges.values() for d in ready_devices(child)}:
+                    async with asyncio.timeout(max(gather_s, left.since_s + patience_s - time.monotonic())):
+                        while not left.devices <= self._ready() | self._aside():
                             await self._changed.wait()
                 if self._unreachable.get(name) is left:
                     del self._unreachable[name]
 
     async def run_round(self, orders: Mapping[int, Order], patience_s: float) -> dict[int, Report | None]:
-        """Sends each edge its round and waits for the reports; None for an edge that is unreachable for too long."""
+        """Sends each edge its round and waits for the reports.
+
+        None for an edge that is unreachable for too long, or has not reported in time.
+        """
         numbers = list(orders)
         payloads: list[Sealed] = []  # edges are mostly sent the same
         for _, payload in orders.values():
@@ -294,21 +381,52 @@ class Hub:
         self._waiting[name] = waiting
         try:
             if name in self.edges:
-                with contextlib.suppress(LinkLost):
-                    await self.edges[name].link.send(*order)
-            away_since_s = None
+                waiting.sending = asyncio.create_task(self._send_order(self.edges[name].link, order))
+            deadlines = _DEADLINES + (_STEPS_OF_SUMS if order[0].cohort else 0)
+            within_s = deadlines * order[0].deadline_s + order[0].grace_s + patience_s
+            within_s += len(order[1]) / _LEAST_BYTES_PER_S
+            ends_s, away_since_s, num_sent = time.monotonic() + within_s, None, 1
             while not waiting.report.done():
-                if name in self.edges:
-                    away_since_s = None
-                else:
-                    now_s = time.monotonic()
+                now_s = time.monotonic()
+                if name not in self.edges:
                     away_since_s = now_s if away_since_s is None else away_since_s
                     if now_s - away_since_s > patience_s:
                         return None
+                elif away_since_s is not None and num_sent <= _MOST_REPEATS:  # it was sent its round again
+                    ends_s, away_since_s, num_sent = now_s + within_s, None, num_sent + 1
+                elif now_s > ends_s and not self._is_coming(name, now_s):
+                    await self._give_up(name, within_s)
+                    return None
                 await asyncio.wait([waiting.report], timeout=0.2)
+            self._silent[name] = 0
             return waiting.report.result()
         finally:
+            if waiting.sending is not None:
+                waiting.sending.cancel()
             del self._waiting[name]
+
+    def _is_coming(self, name: str, now_s: float) -> bool:
+        """True if a report is on its way, and not too slowly."""
+        coming = self.edges[name].link.coming
+        if coming is None or not isinstance(coming[0], pb.EdgeReport):
+            return False
+        _, first_s, num_bytes = coming
+        return num_bytes >= _LEAST_BYTES_PER_S * (now_s - first_s - 1.0)
+
+    async def _send_order(self, link: Link, order: SentOrder) -> None:
+        with contextlib.suppress(LinkLost):
+            await link.send(*order)
+
+    async def _give_up(self, name: str, within_s: float) -> None:
+        """Goes on without an edge that is connected and does not report; after a few rounds, for the whole run."""
+        reason = f"It must report within {within_s:.3g} s of its orders, and has not."
+        note_trouble(self.troubles, name, reason)
+        _log.warning("%s: %s", name, reason)
+        self._silent[name] += 1
+        if self._silent[name] >= _MOST_SILENT_ROUNDS:
+            self.strikes.set_aside(name, reason)
+            if name in self.edges:
+                await self._refuse(self.edges[name].link, self.strikes.sentence(name), is_final=not self._stays)
 
     async def offer_model(self, offer: pb.ModelOffer, read: Callable[[], bytes]) -> None:
         """Offers a model to all edges, now and when they join; `read` returns its file."""
@@ -319,7 +437,8 @@ class Hub:
 
     async def place(self, wanted: Mapping[int, int], within_s: float) -> None:
         """Hands each device that is elsewhere over to the edge with its number, if both are there."""
-        places = {device: name for name, child in self.edges.items() for device in child.devices}
+        self._placed = {device: self.serving[edge] for device, edge in wanted.items()}
+        places = {device: self.place_of(device) for child in self.edges.values() for device in child.devices}
         moves = [(d, edge) for d, edge in wanted.items() if places.get(d, self.serving[edge]) != self.serving[edge]]
         await asyncio.gather(*(self._move(device, edge, within_s) for device, edge in moves))
 
@@ -334,12 +453,14 @@ class Hub:
                 while self.place_of(device) != wanted or device not in self.present():
                     await self._changed.wait()
 
-    async def take_standby(self) -> list[tuple[str, str]]:
-        """Puts standby edges in place of unreachable ones; returns (replaced, standby) for each."""
+    async def take_standby(self, patience_s: float = 0.0) -> list[tuple[str, str]]:
+        """Puts standby edges in place of those unreachable for so long; returns (replaced, standby) for each."""
         free = [name for name in self.members.standby if name in self.edges and name not in self.serving]
         changes = []
         for number, name in enumerate(self.serving):
-            if name not in self.edges and free:
+            left = self._unreachable.get(name)
+            away_s = time.monotonic() - (self._begun_s if left is None else left.since_s)
+            if name not in self.edges and free and away_s >= patience_s:
                 self.serving[number] = standby = free.pop(0)
                 if name in self._unreachable:
                     self._unreachable[standby] = self._unreachable.pop(name)
@@ -368,8 +489,8 @@ class Hub:
         self.denied = denied
         for child in list(self.edges.values()):
             with contextlib.suppress(LinkLost):
-                if child.serial in denied:
-                    reason = f"The certificate {child.serial} of {child.name} was revoked."
+                if child.about.serial in denied:
+                    reason = f"The certificate {child.about.serial} of {child.name} was revoked."
                     await self._refuse(child.link, reason, is_final=True)
                 else:
                     await child.link.send(pb.Denied(serials=sorted(denied)))

@@ -19,17 +19,20 @@ class Child:
     """An edge that is online.
 
     Attributes:
+      about: its certificate and software.
       devices: that it serves in the run, by number.
       idle: names of others that are connected to it.
       troubles: why devices were refused there or cannot take part, by name.
+      aside: names of devices that take no part in the rest of the run.
     """
 
     name: str
     link: Link
-    serial: str
+    about: pb.Presence.Peer
     devices: dict[int, pb.Presence.Device] = field(default_factory=dict)
     idle: frozenset[str] = frozenset()
     troubles: dict[str, str] = field(default_factory=dict)
+    aside: frozenset[str] = frozenset()
     late: int = 0
     refused: int = 0
 
@@ -44,8 +47,11 @@ class Unreachable:
 
 @dataclass(eq=False)
 class Waiting:
+    """A round that an edge was sent, and its report."""
+
     order: SentOrder
     report: asyncio.Future[Report]
+    sending: asyncio.Task[None] | None = None
 
 
 def fleet_message(members: Members) -> pb.Fleet:

@@ -1,8 +1,7 @@
 """One run on the edges and devices that a hub holds. Its folder is an ordinary run folder.
 
 Beside the records of the run it has `inputs.jsonl` and `measured.jsonl` (see `measured`), `status.json` (see `status`)
-and `deployment.json`: the run's id, the members that it began with, how many samples each device has, which nodes serve
-as edges, and what the model's shape depends on.
+and `deployment.json` (see `about`).
 """
 
 from __future__ import annotations
@@ -10,18 +9,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
-import json
 import logging
-import secrets
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from airprune import files
 from airprune.data.holdings import Claimed
+from airprune.deployment.about import read_about, write_about
 from airprune.deployment.handshake import log_if_new
 from airprune.deployment.hub import Hub
 from airprune.deployment.identity import Members
@@ -38,14 +34,13 @@ from airprune.methods.registration import code_used_by
 from airprune.rounds.experiment import Experiment
 from airprune.runs.driver import records_of
 from airprune.runs.layout import RunFolder
-from airprune.runs.lines import sentence_if_unwritable
 from airprune.runs.lock import make_run_folder
 from airprune.runs.measured import MeasuredLog, MeasuredRow, PlannedInputs, read_inputs
 from airprune.scenario import Scenario
+from airprune.text import counted
 from airprune.theory.privacy import privacy_notes
 
 _log = logging.getLogger("airprune")
-_MAX_ABOUT_BYTES = 2**24
 _STATUS_S = 1.0
 # Between sentences on who is missing, where nothing has changed.
 _MISSING_S = 5.0
@@ -172,17 +167,30 @@ class JobRun:
     def _wait_for_devices(self, hub: Hub, loop: LoopThread) -> None:
         devices = set(range(self.work.num_devices))
         within_s = self.settings.patience_s if self.folder.has_run else self.settings.wait_s
-        _log.info("Waiting for %d devices on %d edges.", self.work.num_devices, self.work.num_edges)
+        _log.info(
+            "Waiting for %s on %s.", counted(self.work.num_devices, "device"), counted(self.work.num_edges, "edge")
+        )
         end_s, last = time.monotonic() + within_s, ""
         while not loop.call(hub.wait_for(devices, min(_MISSING_S, end_s - time.monotonic()))):
             missing = loop.call(_in_loop(lambda: missing_sentence(hub)))
             if time.monotonic() < end_s:
                 last = log_if_new(missing, last)
+                self._bring_together(hub, loop)
                 continue
             if not hub.present():
                 raise WorkFailed(f"No device came within {within_s:g} s; start the edges and devices, then try again.")
             _log.warning("The run begins. %s", missing)
             return
+        if not hub.present():
+            raise WorkFailed(f"No device can take part: {loop.call(_in_loop(lambda: missing_sentence(hub)))}")
+
+    def _bring_together(self, hub: Hub, loop: LoopThread) -> None:
+        """Calls devices that are at another edge, as an earlier job has left them, to the edge that serves them now."""
+        for replaced, standby in loop.call(hub.take_standby(self.settings.patience_s)):
+            _log.warning("%s is unreachable; %s takes its place.", replaced, standby)
+            self._on_serving(hub.serving)
+        homes = dict(enumerate(self.experiment.network.edge.tolist()))
+        loop.call(hub.place(homes, self.settings.handover_s))
 
     def _with_sizes(self, hub: Hub) -> Experiment:
         """Returns the experiment with the sample counts that devices reported first; they hold for the whole run."""
@@ -191,7 +199,7 @@ class JobRun:
             for device, (_, measured) in hub.present().items():
                 sizes[device] = measured.num_samples
             self.about["num_samples"] = sizes
-        _write_about(self.folder, self.about)
+        write_about(self.folder, self.about)
         if sizes == self.experiment.data_sizes.tolist():
             return self.experiment
         return dataclasses.replace(self.experiment, samples=Claimed(np.array(sizes, dtype=np.int64)))
@@ -204,12 +212,12 @@ class JobRun:
 
     def _on_serving(self, serving: Sequence[str]) -> None:
         self.about["serving"] = list(serving)
-        _write_about(self.folder, self.about)
+        write_about(self.folder, self.about)
 
     def _on_measured(self, rows: Sequence[MeasuredRow], took_s: float) -> None:
         assert self._measured is not None
         self._measured.measured(rows)
-        self.metrics.edge_round(rows, took_s)
+        self.metrics.edge_round(took_s)
         self._outcomes.take(rows)
 
     async def _keep_status(self, hub: Hub) -> None:
@@ -226,10 +234,9 @@ class JobRun:
         with contextlib.suppress(WorkFailed, OSError):
             write_status(self.folder, self.status(hub))
 
-    def status(self, hub: Hub) -> Status:
-        nodes = node_statuses(hub, self.members, self._outcomes)
-        for role in ("edge", "device"):
-            self.metrics.online(role, sum(node.online for node in nodes if node.role == role))
+    def status(self, hub: Hub, members: Members | None = None) -> Status:
+        """Returns the status of the run, with its own members or these."""
+        nodes = node_statuses(hub, members or self.members, self._outcomes)
         place = self._place or (None, None)
         return Status(
             run=self.about["run"],
@@ -245,31 +252,3 @@ class JobRun:
 
 async def _in_loop(function: Callable[[], str]) -> str:
     return function()
-
-
-def _about_file(folder: RunFolder) -> Path:
-    return folder.path / "deployment.json"
-
-
-def read_about(folder: RunFolder) -> dict[str, Any]:
-    """Reads what a restarted cloud must send again; makes up a run id for a new run."""
-    path = _about_file(folder)
-    if not (folder.has_run and path.exists()):
-        if folder.has_run:
-            raise UsageError(f"{folder.path} holds a simulation; choose another folder for a deployment.")
-        return {"run": secrets.token_hex(4)}
-    try:
-        found = json.loads(files.read_bytes(path, max_bytes=_MAX_ABOUT_BYTES))
-        if not isinstance(found["run"], str) or not all(type(n) is int and n > 0 for n in found["num_samples"]):
-            raise ValueError("of another kind")
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise WorkFailed(f"{path} cannot be read ({error}); restore it or start over in another folder.") from None
-    return dict(found)
-
-
-def _write_about(folder: RunFolder, about: dict[str, Any]) -> None:
-    with (
-        sentence_if_unwritable(folder.path),
-        files.replacing(_about_file(folder), partial="deployment.partial") as file,
-    ):
-        file.write(json.dumps(about).encode())

@@ -3,6 +3,7 @@
 STATE/uploads-RUN/Q-E/orders.bin            the cloud's orders
                       orders.safetensors    the edge's model before the round, and what its devices were sent
                       DEVICE.upload         the uploads that counted
+                      opening.safetensors   what opened their sum, if they were hidden
 
 Q and E count from 0.
 """
@@ -20,9 +21,10 @@ from airprune.deployment.digests import Bytes
 from airprune.deployment.packing import RoundArrays
 from airprune.deployment.protocol import airprune_pb2 as pb
 from airprune.deployment.round_machine import RoundKey
+from airprune.deployment.secure.opening import Opening
 from airprune.errors import WorkFailed
 
-_MESSAGE, _ARRAYS, _UPLOAD = "orders.bin", "orders.safetensors", ".upload"
+_MESSAGE, _ARRAYS, _OPENING, _UPLOAD = "orders.bin", "orders.safetensors", "opening.safetensors", ".upload"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -33,11 +35,13 @@ class KeptRound:
       orders: as they came.
       arrays: with the station that the round began with, sent along or not.
       uploads: those that counted, by device.
+      opening: of a secure sum that was opened.
     """
 
     orders: pb.EdgeRound
     arrays: RoundArrays
     uploads: Mapping[int, Bytes]
+    opening: Opening | None = None
 
     def save(self, place: Path) -> None:
         """Writes the round in one step, in place of what was there."""
@@ -48,6 +52,8 @@ class KeptRound:
         (partial / _ARRAYS).write_bytes(self.arrays.to_bytes())
         for device, data in self.uploads.items():
             (partial / f"{device}{_UPLOAD}").write_bytes(data)
+        if self.opening is not None:
+            (partial / _OPENING).write_bytes(self.opening.to_bytes())
         shutil.rmtree(place, ignore_errors=True)
         partial.rename(place)
 
@@ -58,13 +64,15 @@ class KeptRound:
             uploads = {int(path.stem): path.read_bytes() for path in sorted(place.glob(f"*{_UPLOAD}"))}
             orders = pb.EdgeRound.FromString((place / _MESSAGE).read_bytes())
             arrays = RoundArrays.from_bytes((place / _ARRAYS).read_bytes())
+            opened = place / _OPENING
+            opening = Opening.from_bytes(opened.read_bytes()) if opened.exists() else None
         except FileNotFoundError as error:
             raise WorkFailed(f"{error.filename} is missing.") from None
         except OSError as error:
             raise WorkFailed(f"{error.filename} cannot be read: {error.strerror}.") from None
-        except (DecodeError, ValueError):
+        except (DecodeError, ValueError, KeyError, TypeError):
             raise WorkFailed(f"{place} holds something else than a kept round.") from None
-        return cls(orders=orders, arrays=arrays, uploads=uploads)
+        return cls(orders=orders, arrays=arrays, uploads=uploads, opening=opening)
 
 
 def kept_folder(state_folder: Path, run: str) -> Path:

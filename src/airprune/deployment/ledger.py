@@ -26,6 +26,7 @@ from typing import Any
 import numpy as np
 from numpy import ndarray as Array
 
+from airprune.deployment.edge_state import read_state
 from airprune.deployment.round_machine import RoundKey
 from airprune.errors import WorkFailed
 from airprune.runs import checkpoint
@@ -114,7 +115,7 @@ class DeviceLedger:
         """Reads the file; returns an empty one if there is none."""
         if not path.exists():
             return DeviceLedger(run=run)
-        ledger = DeviceLedger.from_plain(*checkpoint.read(path))
+        ledger = DeviceLedger.from_plain(*read_state(path, "device"))
         if ledger.run != run:
             raise WorkFailed(f"{path} is of run {ledger.run!r}, not of {run!r}; give each run a file of its own.")
         return ledger

@@ -76,6 +76,7 @@ def measured_rows(
                 first_trained=orders.first_trained if planned.first_trained is not None else None,
                 last_trained=orders.last_trained if orders.HasField("last_trained") else None,
                 extra_s=extra_s.get(orders.device),
+                exchange_bytes=outcome.exchange_bytes if message.cohort and report is not None else None,
             )
         )
     return rows

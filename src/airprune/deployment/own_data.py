@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ from airprune.scenario.data import dataset_of, samples_by_device
 
 Array = np.ndarray
 Samples = tuple[Array, Array]
+_SAMPLES = "Give a folder with x.npy and y.npy, an .npz file with x and y, or package:function."
 
 
 def samples_of(source: str | None, work: RunDefinition, index: int) -> Samples:
@@ -25,8 +28,7 @@ def samples_of(source: str | None, work: RunDefinition, index: int) -> Samples:
     """
     if source is None:
         return _dealt(work, index)
-    is_function = ":" in source and not Path(source).exists()
-    return _checked(source, _called(source) if is_function else _read(Path(source)), work)
+    return _checked(source, _called(source) if _is_function(source) else _read(Path(source)), work)
 
 
 def test_set_of(source: str | None) -> tuple[Samples, Samples] | None:
@@ -48,7 +50,7 @@ def inputs_of(source: str) -> tuple[Array, Array | None]:
     """Returns (x, y) of a source as `samples_of` takes it; y is None if it has none. Shapes are not checked."""
     check_source(source)
     path = Path(source)
-    if ":" in source and not path.exists():
+    if _is_function(source):
         found = _called(source)
         x, y = found if isinstance(found, tuple) and len(found) == 2 else (found, None)
     else:
@@ -57,19 +59,16 @@ def inputs_of(source: str) -> tuple[Array, Array | None]:
 
 
 def _read_inputs(path: Path) -> tuple[Any, Any]:
-    try:
-        if path.is_dir():
-            names = [path / "x.npy", path / "y.npy"]
-            x, y = (np.load(name, allow_pickle=False) if name.exists() else None for name in names)
-        else:
-            with np.load(path, allow_pickle=False) as arrays:
-                x, y = arrays["x"], arrays.get("y")
+    if not path.is_dir():
+        with _opened(path) as arrays:
+            return arrays["x"], arrays.get("y")
+    with _readable(path):
+        x, y = (
+            np.load(name, allow_pickle=False) if name.exists() else None for name in (path / "x.npy", path / "y.npy")
+        )
         if x is None:
-            raise KeyError("x.npy is missing")
-    except (OSError, ValueError, KeyError) as error:
-        raise_if_exhausted(error)
-        raise UsageError(f"--data {path} cannot be read: {error}. Give a folder with x.npy, or an .npz file.") from None
-    return x, y
+            raise ValueError("x.npy is missing")
+        return x, y
 
 
 def check_source(source: str | None) -> None:
@@ -80,35 +79,82 @@ def check_source(source: str | None) -> None:
         )
 
 
+def check_samples(source: str | None) -> None:
+    """Raises `UsageError` unless this has samples with labels; what a model takes is known when a run begins."""
+    check_source(source)
+    if source is None:
+        return
+    path = Path(source)
+    if _is_function(source):
+        _function(source)
+    elif path.is_dir():
+        _read(path)
+    else:
+        with _opened(path) as arrays:
+            if missing := {"x", "y"} - set(arrays.files):
+                raise UsageError(f"--data {path} has no {' and no '.join(sorted(missing))}. {_SAMPLES}")
+
+
 def _dealt(work: RunDefinition, index: int) -> Samples:
     data = dataset_of(work.scenario)
     places = samples_by_device(work.scenario, data, work.scenario.build_network())[index]
     return data.train_x[places].copy(), data.train_y[places].copy()
 
 
-def _called(source: str) -> Any:
+def _is_function(source: str) -> bool:
+    return ":" in source and not Path(source).exists()
+
+
+def _function(source: str) -> Callable[[], Any]:
     module, _, name = source.partition(":")
     try:
-        function = getattr(importlib.import_module(module), name)
-    except (ImportError, AttributeError) as error:
+        function: Callable[[], Any] = getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError, ValueError) as error:
         raise UsageError(
             f"--data {source} cannot be imported: {error}. Is its package installed on this machine?"
         ) from None
-    return function()
+    return function
+
+
+def _called(source: str) -> Any:
+    function = _function(source)
+    try:
+        return function()
+    except Exception as error:
+        raise_if_exhausted(error)
+        raise UsageError(f"--data {source} has raised {type(error).__name__}: {error}") from error
 
 
 def _read(path: Path) -> Any:
-    try:
-        if path.is_dir():
-            return tuple(np.load(path / name, mmap_mode="r", allow_pickle=False) for name in ("x.npy", "y.npy"))
-        with np.load(path, allow_pickle=False) as arrays:
+    if not path.is_dir():
+        with _opened(path) as arrays:
             return arrays["x"], arrays["y"]
-    except (OSError, ValueError, KeyError) as error:
+    with _readable(path):
+        return tuple(np.load(path / name, mmap_mode="r", allow_pickle=False) for name in ("x.npy", "y.npy"))
+
+
+@contextlib.contextmanager
+def _opened(path: Path) -> Iterator[Any]:
+    """Yields the arrays of an .npz file by name."""
+    with _readable(path), path.open("rb") as file:  # numpy leaves one open that is no archive
+        found = np.load(file, allow_pickle=False)
+        if isinstance(found, np.ndarray):
+            raise ValueError("it is one array")
+        with found as arrays:
+            yield arrays
+
+
+@contextlib.contextmanager
+def _readable(path: Path) -> Iterator[None]:
+    """Makes one sentence of a failure to read samples."""
+    try:
+        yield
+    except UsageError:
+        raise
+    except Exception as error:  # of a damaged file, numpy raises what its bytes happen to mean
         raise_if_exhausted(error)
-        raise UsageError(
-            f"--data {path} cannot be read: {error}. Give a folder with x.npy and y.npy, an .npz file with x and y, or "
-            "package:function."
-        ) from None
+        words = " ".join(str(error).split()) or type(error).__name__
+        raise UsageError(f"--data {path} cannot be read: {words}. {_SAMPLES}") from None
 
 
 def _checked(source: str, found: Any, work: RunDefinition) -> Samples:
@@ -124,4 +170,7 @@ def _checked(source: str, found: Any, work: RunDefinition) -> Samples:
         raise UsageError(
             f"--data {source}: y must be whole numbers below {work.num_classes}, got {y.min()} … {y.max()}."
         )
-    return np.asarray(x, dtype=np.float32), np.asarray(y, dtype=np.int64)
+    x = np.asarray(x, dtype=np.float32)
+    if not np.isfinite(x).all():
+        raise UsageError(f"--data {source}: x must be finite numbers of float32; some are not.")
+    return x, np.asarray(y, dtype=np.int64)

@@ -11,29 +11,32 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import math
-from collections.abc import Callable, Container, Sequence
+import time
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from airprune.components.component import Owner
+from airprune.deployment.bounds import most_rate_bps
 from airprune.deployment.checks import MAX_WORDS, checked_report
 from airprune.deployment.cloud_estimates import (
     as_values,
-    beside_s,
     due_probes,
     first_beside,
     learn,
     load_estimates,
-    part_costs,
-    with_measurements_at_joining,
+    slowdown_of,
 )
+from airprune.deployment.cloud_inputs import InputMaker, plan_trouble
 from airprune.deployment.estimates import PROBE_EVERY_ROUNDS, Estimates
+from airprune.deployment.explosions import exploding, is_left_to_scenario, length_of, trained_weights
+from airprune.deployment.histories import first_histories, planned_with, remember
 from airprune.deployment.hub import Hub
 from airprune.deployment.hub_edges import Order, Report
 from airprune.deployment.loop_thread import LoopThread
 from airprune.deployment.measured_rows import measured_rows, row_of_lost_edge
+from airprune.deployment.node_status import missing_sentence
 from airprune.deployment.pacing import WIRE_OVERHEAD
 from airprune.deployment.packing import ReportArrays, RoundArrays, Station
 from airprune.deployment.protocol import airprune_pb2 as pb
@@ -52,7 +55,7 @@ from airprune.rounds.training.chunks import EdgeGroup, Started
 from airprune.rounds.wire import Part, upload_size
 from airprune.runs.measured import MeasuredRow, PlannedInputs, recorded_fate
 from airprune.simulation import Environment
-from airprune.text import printable
+from airprune.text import plain
 
 Array = np.ndarray
 Checked = tuple[pb.EdgeReport, ReportArrays]
@@ -73,8 +76,8 @@ class CloudSettings:
       measures: whether plans go by measured rates and speeds; else by the scenario's network and clock.
       measures_uplink: with `measures`, whether that goes for the rates too; else devices keep to the network's.
       grace_s: how long after the deadline uploads are still taken.
-      patience_s: how long an edge may be unreachable before the round goes on without it.
-      wait_s: how long to wait for all devices before the first round.
+      patience_s: how long an edge may be unreachable, or late with its report, before the round goes on without it.
+      wait_s: how long to wait for all devices before the first round, and later for any.
       handover_s: how long to wait for a device that is sent to another edge.
       probe_every: rounds without a measurement of an uplink after which it is probed.
     """
@@ -114,6 +117,10 @@ class Deployed(Environment):
         self._hub, self._loop, self._work, self._settings = hub, loop, work, settings
         self._planned, self._on_planned, self._on_measured = planned, on_planned, on_measured
         self._on_serving = on_serving
+        self._maker = InputMaker(
+            hub.members.all_devices, measures=settings.measures, measures_uplink=settings.measures_uplink
+        )
+        self._current: PlannedInputs | None = None
         self._extra_s: dict[int, float | None] = {}
 
     def values(self, experiment: Experiment) -> dict[str, Array]:
@@ -125,6 +132,7 @@ class Deployed(Environment):
             _COUNTED: np.full(num_devices, -1, dtype=np.int64),
             **as_values(Estimates.unknown(num_devices)),
             **(first_beside(num_devices) if experiment.method.scheme.chooses_work else {}),
+            **({} if experiment.scenario.plan.on_time is None else first_histories(num_devices)),
         }
 
     def out(self, state: RunState) -> Array | None:
@@ -145,20 +153,21 @@ class Deployed(Environment):
         self._loop.call(self._hub.refresh_denied())
         round_index = experiment.round_index(state)
         inputs = self._planned.get(round_index)
+        if inputs is not None and (trouble := plan_trouble(experiment, state, candidates, inputs)):
+            _log.warning("The recorded inputs of round %d have no plan, and are made anew: %s", round_index, trouble)
+            inputs = None
         if inputs is None:
-            inputs = self._inputs(experiment, state, candidates, round_index)
+            inputs = self._inputs(experiment, state, candidates)
         elif inputs.restarts:
             state.values[_OUT] = np.zeros_like(state.values[_OUT])
-        self._on_planned(inputs)
+        self._current = inputs
         self._extra_s = dict(zip(inputs.device, inputs.extra_s or (), strict=False))
         return met_candidates(experiment, candidates, inputs)
 
     def _settle(self) -> None:
         self._loop.call(self._hub.settle(self._settings.patience_s, self._settings.handover_s))
 
-    def _inputs(
-        self, experiment: Experiment, state: RunState, candidates: Candidates, round_index: int
-    ) -> PlannedInputs:
+    def _inputs(self, experiment: Experiment, state: RunState, candidates: Candidates) -> PlannedInputs:
         wanted = dict(zip(candidates.device.tolist(), candidates.edge.tolist(), strict=True))
         restarts = bool(state.values[_OUT].all())
         if restarts:
@@ -167,38 +176,18 @@ class Deployed(Environment):
         self._settle()
         homes = {device: edge for device, edge in wanted.items() if not state.values[_OUT][edge]}
         self._loop.call(self._hub.place(homes, self._settings.handover_s))
-        is_logged = False
+        ends_s, is_logged = time.monotonic() + self._settings.wait_s, False
         while not (present := self._present(state, wanted)):
+            if time.monotonic() > ends_s:
+                missing = self._loop.call(_in_loop(lambda: missing_sentence(self._hub)))
+                raise WorkFailed(
+                    f"No device has been online for {self._settings.wait_s:g} s: {missing} Start them and resume."
+                )
             if not is_logged:
-                _log.warning("No device is online; waiting.")
+                _log.warning("No device is online; waiting for %g s.", self._settings.wait_s)
                 is_logged = True
             self._loop.call(asyncio.sleep(0.2))
-        device = np.array(sorted(present), dtype=np.int64)
-        rates_bps = candidates.full_band_rate_bps[np.searchsorted(candidates.device, device)]
-        seconds, beside, costs = None, None, None
-        if self._settings.measures:
-            estimates = with_measurements_at_joining(state, {d: measured for d, (_, measured) in present.items()})
-            measured_bps, seconds_s = estimates.uplink_bps()[device], estimates.seconds_per_sample()[device]
-            if self._settings.measures_uplink:
-                rates_bps = np.where(np.isnan(measured_bps), rates_bps, measured_bps / WIRE_OVERHEAD)
-            seconds = tuple(None if math.isnan(s) else s for s in seconds_s.tolist())
-            beside, local_work = beside_s(state), experiment.context.local_work
-            if local_work is not None:
-                reported = [measured for _, measured in present.values()]
-                costs = part_costs(reported, local_work)
-        return PlannedInputs(
-            round=round_index,
-            global_round=state.global_round + 1,
-            edge_round=experiment.step_index(state) + 1,
-            device=tuple(device.tolist()),
-            edge=tuple(present[d][0] for d in device.tolist()),
-            full_band_rate_bps=tuple(rates_bps.tolist()),
-            seconds_per_sample=seconds,
-            restarts=restarts or None,
-            extra_s=None if beside is None else tuple(beside[device].tolist()),
-            part_cost=None if costs is None else tuple(costs[0].tolist()),
-            part_saved=None if costs is None else tuple(costs[1].tolist()),
-        )
+        return self._maker.inputs(experiment, state, candidates, present, restarts=restarts)
 
     def _present(self, state: RunState, wanted: Container[int]) -> dict[int, tuple[int, pb.Presence.Device]]:
         """Returns the wanted devices that are online; those of an edge that is out wait for the next global round."""
@@ -210,11 +199,13 @@ class Deployed(Environment):
     def play(
         self, experiment: Experiment, engine: Engine, state: RunState, timed: TimedRound, groups: Sequence[Started]
     ) -> list[EdgeResult]:
+        assert self._current is not None
+        self._on_planned(self._current)  # there is a plan, and no orders were sent
         orders = {edge: self._order(experiment, state, timed, edge, group) for edge, _, group in groups}
         idle = self._idle(experiment, state, orders)
         orders |= {edge: self._order_for_model(experiment, state, edge) for edge in idle}
         played = self._loop.call(self._hub.run_round(orders, self._settings.patience_s))
-        reports = self._checked(orders, self._with_models(experiment, state, orders, played))
+        reports = self._checked(experiment, state, orders, self._with_models(experiment, state, orders, played))
         results, rows, names = [], list[MeasuredRow](), self._hub.members.all_devices
         for edge in idle:
             if (known := reports[edge]) is not None:
@@ -233,7 +224,11 @@ class Deployed(Environment):
             )
         messages = [report[0] for report in reports.values() if report is not None]
         if self._settings.measures:
-            learn(state, rows, messages)
+            planned_s = None
+            if experiment.scenario.plan.on_time is not None and (used := self._current) is not None:
+                planned_s = planned_with(used.device, used.seconds_per_sample, experiment.network.num_devices)
+                remember(state, rows, [slowdown_of(row) for row in rows], planned_s)
+            learn(state, rows, messages, planned_s)
         self._on_measured(rows, max((message.took_s for message in messages), default=0.0))
         return results
 
@@ -250,9 +245,8 @@ class Deployed(Environment):
         rates_bps = self._pace_bps(state, timed)
         task = group.tasks[0]
         waits_s = max(planned.deadline_s, float(np.nanmax(timed.edge_latency_s)))
-        downlink_s = (
-            0.0 if timed.downlink_s is None else float(timed.downlink_s.max())
-        )  # as planned; the real one shows
+        # As planned: how long the real one takes shows at the edge.
+        downlink_s = 0.0 if timed.downlink_s is None else float(timed.downlink_s.max())
         message = pb.EdgeRound(
             run=self._hub.welcome.run,
             global_round=task.global_round,
@@ -265,6 +259,7 @@ class Deployed(Environment):
             sends_model=self._sends_model(experiment, state, edge),
             served_weight=group.served_weight,
             chunk_sizes=[len(task.devices) for task in group.tasks],
+            cohort=() if task.cohort is None else task.cohort.devices,
         )
         for task in group.tasks:
             for number, device in enumerate(task.devices):
@@ -310,12 +305,17 @@ class Deployed(Environment):
         )
         return message, b""
 
+    @property
+    def _most_bps(self) -> float:
+        return most_rate_bps(self._work.scenario.radio.bandwidth_hz)
+
     def _pace_bps(self, state: RunState, timed: TimedRound) -> Array:
         """Returns b_n r_n, without the margin of plans where r_n was measured: it is time in reserve.  [num_devices]"""
         planned = timed.planned
         rates_bps = planned.full_band_rate_bps
         if self._settings.measures and self._settings.measures_uplink:
             measured_bps = load_estimates(state).uplink_bps(margin_ratio=0.0)[planned.device] / WIRE_OVERHEAD
+            measured_bps = np.minimum(measured_bps, self._most_bps)
             rates_bps = np.where(np.isnan(measured_bps), rates_bps, measured_bps)
         return np.asarray(planned.share * rates_bps)
 
@@ -348,7 +348,7 @@ class Deployed(Environment):
         again: dict[int, Order] = {}
         for edge, report in reports.items():
             if report is not None and report[0].trouble:
-                _log.warning("%s: %s", self._hub.serving[edge], printable(report[0].trouble[:MAX_WORDS]))
+                _log.warning("%s: %s", self._hub.serving[edge], plain(report[0].trouble, MAX_WORDS))
                 reports[edge] = None
                 if not state.values[_AWAY][edge]:
                     message, payload = orders[edge]
@@ -356,19 +356,49 @@ class Deployed(Environment):
                     again[edge] = message, arrays.to_bytes()
         if again:
             reports |= self._loop.call(self._hub.run_round(again, self._settings.patience_s))
+        for edge in again:
+            if (report := reports[edge]) is not None and report[0].trouble:
+                reason = f"It was sent the model, and reports: {plain(report[0].trouble, MAX_WORDS)}"
+                self._loop.call(self._hub.refuse_report(self._hub.serving[edge], reason))
         return reports
 
-    def _checked(self, orders: dict[int, Order], reports: dict[int, Report | None]) -> dict[int, Checked | None]:
+    def _checked(
+        self,
+        experiment: Experiment,
+        state: RunState,
+        orders: dict[int, Order],
+        reports: dict[int, Report | None],
+    ) -> dict[int, Checked | None]:
         """Refuses an edge whose report cannot be; it is out as one that is unreachable, and may dial again."""
+        num_samples = dict(enumerate(experiment.data_sizes.tolist()))
+        for device, (_, said) in self._hub.present().items():  # it may have more by now
+            num_samples[device] = max(num_samples[device], said.num_samples)
         checked: dict[int, Checked | None] = dict.fromkeys(reports)
         for edge, report in reports.items():
             if report is None or report[0].trouble:
                 continue
             try:
-                checked[edge] = report[0], checked_report(*report, orders[edge][0], self._work)
+                checked[edge] = report[0], checked_report(*report, orders[edge][0], self._work, num_samples)
             except WorkFailed as bad:
                 self._loop.call(self._hub.refuse_report(self._hub.serving[edge], str(bad)))
+        for edge, reason in self._exploding(experiment, state, checked).items():
+            checked[edge] = None
+            self._loop.call(self._hub.refuse_report(self._hub.serving[edge], reason))
         return checked
+
+    def _exploding(
+        self, experiment: Experiment, state: RunState, checked: Mapping[int, Checked | None]
+    ) -> dict[int, str]:
+        """Returns why models that edges report would blow up the cloud's, by edge."""
+        shape = experiment.shape
+        if is_left_to_scenario(experiment.scenario, experiment.method.cloud):
+            return {}
+        lengths = {
+            edge: length_of(known[1].station.model, state.global_state, trained_weights(shape))
+            for edge, known in checked.items()
+            if known is not None and known[1].station is not None
+        }
+        return exploding(lengths)
 
     def _result(
         self, experiment: Experiment, state: RunState, edge: int, group: EdgeGroup, report: Checked | None
@@ -382,7 +412,12 @@ class Deployed(Environment):
         counted = [device for device in devices if outcomes[device].fate == DeviceOutcome.OK]
         state.values[_COUNTED][counted] = message.round_index
         failures = tuple(
-            Failure(device, outcomes[device].reason, recorded_fate(outcomes[device].fate))
+            Failure(
+                device,
+                outcomes[device].reason,
+                recorded_fate(outcomes[device].fate),
+                refused=outcomes[device].fate == "refused",
+            )
             for device in devices
             if outcomes[device].fate != DeviceOutcome.OK
         )
@@ -418,3 +453,7 @@ class Deployed(Environment):
             ),
             reports={},
         )
+
+
+async def _in_loop(function: Callable[[], str]) -> str:
+    return function()

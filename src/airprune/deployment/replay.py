@@ -11,6 +11,7 @@ from functools import cached_property
 
 import numpy as np
 
+from airprune.deployment.about import about_file, read_about
 from airprune.errors import UsageError, WorkFailed
 from airprune.methods.selection.base import Candidates, known_rates
 from airprune.planning import MeasuredWork
@@ -71,6 +72,20 @@ class Replayed(Environment):
                 "replayed; `airprune deploy verify` repeats its sums."
             )
 
+    def check(self, experiment: Experiment) -> None:
+        """Refuses samples of the devices' own, which a simulation does not have: it would train on others."""
+        recorded, scenario = self._folder.scenario(), experiment.scenario
+        if any(getattr(recorded, key) != getattr(scenario, key) for key in ("seed", "data", "network")):
+            return  # other samples are what the change is about
+        sizes = read_about(self._folder).get("num_samples", []) if about_file(self._folder).exists() else []
+        for device, (theirs, ours) in enumerate(zip(sizes, experiment.data_sizes.tolist(), strict=False)):
+            if theirs != ours:
+                raise UsageError(
+                    f"{self._folder.path} was trained on samples of its devices' own ({theirs:,} of device {device}, "
+                    f"to which the scenario assigns {ours:,}), so it cannot be simulated here; `airprune deploy "
+                    "verify` repeats its sums."
+                )
+
     def candidates(
         self, experiment: Experiment, state: RunState, candidates: Candidates, cpu_hz: Array
     ) -> tuple[Candidates, Array]:
@@ -83,7 +98,7 @@ class Replayed(Environment):
                 f"{self._folder.path} has not finished edge round {state.edge_round + 1} of global round {done + 1}; "
                 f"let the deployment go on, {way_out}."
             )
-        _check_fits(self._folder, experiment, inputs)
+        check_fits(self._folder, experiment, inputs)
         if inputs.restarts:
             state.edge_states[:] = state.global_state
         return met_candidates(experiment, candidates, inputs)
@@ -132,7 +147,7 @@ def _fits_parts(experiment: Experiment, inputs: PlannedInputs) -> bool:
     return falls and bool(np.all((savings >= 0.0) & (savings <= costs)))
 
 
-def _check_fits(folder: RunFolder, experiment: Experiment, inputs: PlannedInputs) -> None:
+def check_fits(folder: RunFolder, experiment: Experiment, inputs: PlannedInputs) -> None:
     """Refuses inputs that do not fit the network: a file that was changed, or another scenario's."""
     network = experiment.network
     fits = (

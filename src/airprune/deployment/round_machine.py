@@ -335,6 +335,17 @@ def _decide(round_: EdgeRound, outcome: Outcome | None) -> EdgeRound:
     return replace(round_, outcomes={**round_.outcomes, outcome.device: outcome})
 
 
+def with_discounted(
+    round_: EdgeRound, close: Close, fate: OutcomeKind, reasons: Mapping[int, str]
+) -> tuple[EdgeRound, Close]:
+    """Returns a closed round in which uploads that had been counted do not count, for reasons that only all show."""
+    if not reasons:
+        return round_, close
+    changed = {device: replace(round_.outcomes[device], fate=fate, reason=reason) for device, reason in reasons.items()}
+    outcomes = {**round_.outcomes, **changed}
+    return replace(round_, outcomes=outcomes), replace(close, outcomes=tuple(outcomes[d] for d in round_.selected))
+
+
 def _close(round_: EdgeRound, at_s: float) -> tuple[EdgeRound, tuple[Action, ...]]:
     for device in round_.waited_for:
         if device in round_.online:

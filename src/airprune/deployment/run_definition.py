@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -14,12 +14,16 @@ from airprune.components.component import ModelShape, Owner, ReportKind, Slot
 from airprune.deployment.digests import digest_of
 from airprune.deployment.protocol import airprune_pb2 as pb
 from airprune.errors import AirpruneError, UsageError
+from airprune.methods.aggregation.cohort import CohortView
+from airprune.methods.aggregation.over_the_air import OverTheAir
 from airprune.methods.compression.base import Wire
 from airprune.methods.registration import code_used_by
+from airprune.methods.secure.cohort import SecureCohort
 from airprune.methods.selection import Selection
 from airprune.methods.topology import Topology
 from airprune.models.without_torch import chain_of
 from airprune.rounds.method import LocalMethod, Method
+from airprune.rounds.secure import check_words, hides
 from airprune.rounds.wire import Codec
 from airprune.scenario import Scenario
 
@@ -89,6 +93,18 @@ class RunDefinition:
     def slots(self, owner: Owner) -> dict[str, Slot]:
         return {slot.name: slot for slot in self.method.slots(self.shape) if slot.owner == owner}
 
+    @property
+    def hides(self) -> bool:
+        """True if devices hide their updates from their edge."""
+        return hides(self.method)
+
+    def cohort(self, devices: Sequence[int]) -> SecureCohort:
+        """Returns the devices of an edge that hide their updates; their secrets are their own."""
+        view = CohortView(devices=tuple(devices), word_bits=self.scenario.plan.bits_per_weight)
+        cohort = self.method.edge.cohort(view)
+        assert isinstance(cohort, SecureCohort)
+        return replace(cohort, secret=b"")
+
     @cached_property
     def model_bytes(self) -> int:
         return self.shape.num_state * self.codec.state_dtype.itemsize
@@ -115,10 +131,7 @@ def catalogue_shape(scenario: Scenario, *, input_shape: Sequence[int], num_class
     """Returns the shape of the scenario's model, without torch; None if the model is not of the catalogue."""
     model = scenario.model
     chain = chain_of(model.name, input_shape=input_shape, num_classes=num_classes)
-    if chain is None:
-        return None
-    layout = chain.layout(prunable=model.prunable, personal=model.personal)
-    return layout.shape(lambda: chain.units(layout.layers))
+    return None if chain is None else chain.shape(prunable=model.prunable, personal=model.personal)
 
 
 def torch_model(scenario: Scenario, *, input_shape: Sequence[int], num_classes: int) -> FlatModel:
@@ -191,6 +204,11 @@ def check_deployable(method: Method) -> None:
             f"Selection {method.selection.name!r}, which ends rounds before the deadline, cannot be deployed; simulate "
             'it with `airprune run`, or choose selection.name="random-share".'
         )
+    if isinstance(method.edge, OverTheAir):
+        raise UsageError(
+            f"Aggregation {method.edge.name!r}, whose signals add up on a simulated channel, cannot be deployed; "
+            'simulate it with `airprune run`, or choose aggregation.edge="data-weighted".'
+        )
     topology = method.topology
     relays = topology.overrides(Topology.relay)
     if relays or topology.overrides(Topology.due):
@@ -202,9 +220,16 @@ def check_deployable(method: Method) -> None:
 
 
 def check_is_real(experiment: Experiment) -> None:
-    """Refuses attackers, and a radio that no measured link has."""
+    """Refuses attackers, secure sums that hide nothing, and a radio that no measured link has."""
     if experiment.scenario.attack.kind != "none":
         raise UsageError("Attackers are simulated, not deployed; set attack.kind=none, or use `airprune run`.")
+    if hides(experiment.method):
+        check_words(experiment.scenario, "a deployment")
+        if not getattr(experiment.method.edge, "masked", True):
+            raise UsageError(
+                "Scenario.aggregation.secure-sum.masked must be true in a deployment, whose edges would see every "
+                "update, got false. Example: aggregation.secure-sum.masked=true"
+            )
     radio = experiment.radio
     if radio.reuse is not None:
         raise UsageError(
@@ -216,6 +241,21 @@ def check_is_real(experiment: Experiment) -> None:
             "Scenario.radio.csi_correlation must be 1 in a deployment, whose links are measured, got "
             f"{radio.csi_correlation:g}. Example: radio.csi_correlation=1"
         )
+    simulated = {
+        "radio.num_streams": (radio.num_streams, 1),
+        "radio.pilots": (radio.pilots, 0),
+        "radio.report_bits": (radio.report_bits, 0),
+        "radio.power_p0_dbm": (experiment.scenario.radio.power_p0_dbm, None),
+        "network.traces": (experiment.scenario.network.traces, None),
+        "network.mobility": (experiment.scenario.network.mobility, "none"),
+    }
+    for key, (got, usual) in simulated.items():
+        if got != usual:
+            word = "none" if usual is None else usual
+            raise UsageError(
+                f"Scenario.{key} must be {word} in a deployment, whose links are measured, got {got}. "
+                f"Example: {key}={word}"
+            )
     if radio.slice_noise:
         raise UsageError(
             "Scenario.radio.slice_noise must be false in a deployment, whose links are measured and paced, got true. "

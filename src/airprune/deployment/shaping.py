@@ -68,6 +68,10 @@ def _check_names(rates_bps: Mapping[str, float], addresses: Mapping[str, str]) -
             f"--address must be given for every device, got none for {without[0]}. Example: --address "
             f"{without[0]}=192.168.1.20"
         )
+    of: dict[str, str] = {}
+    for device, address in addresses.items():
+        if (other := of.setdefault(address, device)) != device:
+            raise UsageError(f"--address must be another for each device, got {address} for {other} and {device}.")
     if len(rates_bps) > _MOST_CLASSES:
         raise InvalidValue("plan.devices", f"must be at most {_MOST_CLASSES:,} on an interface", len(rates_bps))
 

@@ -25,7 +25,10 @@ class NodeStatus:
 
     Attributes:
       edge: name of the edge that serves a device.
-      seen_s_ago: since something was received of it; None if never.
+      home: name of the edge at which a device is at home.
+      seen_s: when it was connected last, in seconds since 1970; None if never.
+      software: SHA-256 of the files of airprune that it runs, hex.
+      serial, expires_s: of its certificate: number, and end in seconds since 1970.
       late, refused: uploads so far that missed the deadline or were refused; of an edge, refused peers too.
       last_fate: outcome of a device in the last edge round for which it was selected.
       trouble: why it is not online or cannot take part, if that is known.
@@ -35,12 +38,16 @@ class NodeStatus:
     role: str
     edge: str | None = None
     online: bool
-    seen_s_ago: float | None = None
+    home: str | None = None
+    seen_s: float | None = None
     rtt_s: float | None = None
     late: int = 0
     refused: int = 0
     last_fate: str | None = None
     trouble: str | None = None
+    software: str | None = None
+    serial: str | None = None
+    expires_s: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

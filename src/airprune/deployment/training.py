@@ -15,13 +15,15 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 
 from airprune.components.component import Owner
+from airprune.deployment.bounds import LEAST_SECONDS_PER_SAMPLE, most_loss
 from airprune.deployment.checks import MAX_PARTS
 from airprune.deployment.own_data import Samples
 from airprune.deployment.protocol import airprune_pb2 as pb
 from airprune.deployment.run_definition import RunDefinition, torch_model
+from airprune.deployment.secure.device_sums import DeviceSums
 from airprune.deployment.uploads import upload_to_bytes
 from airprune.engines.machine import single_thread
-from airprune.errors import InvalidValue
+from airprune.errors import InvalidValue, WorkFailed
 from airprune.methods.compression.base import Wire
 from airprune.methods.masking.base import SubModel
 from airprune.models.kernels import kernel_for
@@ -32,7 +34,7 @@ from airprune.planning.schemes.work_scheme import WorkScheme
 from airprune.randomness import WholeNumbers
 from airprune.rounds.device import GradientRequest, round_in_steps, train
 from airprune.rounds.local import Device, LocalSettings, Streams
-from airprune.rounds.messages import Broadcast, Orders
+from airprune.rounds.messages import Broadcast, Orders, Upload
 from airprune.rounds.method import Method
 from airprune.rounds.model_source import plain_cnn, without_torch
 from airprune.rounds.own_training import Training
@@ -54,10 +56,20 @@ class Trainer:
 
     Args:
       slowdown: factor by which the device is to be slower than this machine; see `slowed`.
+      sums: the secure sums of the device, where its updates are hidden.
     """
 
-    def __init__(self, work: RunDefinition, index: int, samples: Samples, *, slowdown: float = 1.0) -> None:
+    def __init__(
+        self,
+        work: RunDefinition,
+        index: int,
+        samples: Samples,
+        *,
+        slowdown: float = 1.0,
+        sums: DeviceSums | None = None,
+    ) -> None:
         self.work, self.index, (x, y) = work, index, samples
+        self.sums = sums
         self.slowdown = slowdown
         self.num_samples = len(y)
         self._device = local_device(work.scenario, input_shape=work.input_shape, num_classes=work.num_classes, x=x, y=y)
@@ -75,6 +87,8 @@ class Trainer:
         code = orders.code if orders.HasField("code") else None
         last_trained = orders.last_trained if orders.HasField("last_trained") else None
         place = (orders.global_round, orders.edge_round)
+        if self.work.hides and self.sums is None:
+            raise WorkFailed("Updates of this run are hidden, and this device has no secure sums.")
         self._start_afresh(place)
         steps = round_in_steps(
             self._device,
@@ -90,6 +104,7 @@ class Trainer:
                 first_trained=orders.first_trained,
                 last_trained=last_trained,
                 time_left_s=orders.time_left_s,
+                hidden_among=1 if self.sums is None else self.sums.threshold(orders.session),
             ),
             samples=np.arange(self.num_samples),
             streams=Streams(self.work.scenario.seed, *place, secret_noise=self._secret_noise),
@@ -97,6 +112,7 @@ class Trainer:
         made = timer.run(steps)
         if self._device.settings.loop is not None:  # which asks for no gradients
             timer.ends_s.append(self._clock())
+        self._check_converges(made)
         top = self.work.shape.num_layers - 1
         ordered = orders.first_trained, top if last_trained is None else last_trained
         if (made.first_trained, top if made.last_trained is None else made.last_trained) != ordered:
@@ -104,12 +120,24 @@ class Trainer:
             rule = "and last_trained must be as ordered: a deployment carries planned parts alone"
             got = (made.first_trained, made.last_trained)
             raise InvalidValue("SubModel.first_trained", rule, got, way_out)
+        if self.sums is not None:
+            made = self.sums.masked(made, received, orders)
         shared_mask = shared_mask_of(self.work.method.masking, received.mask, orders.round_index, self.work.codec)
         digest = bytes.fromhex(orders.model_digest)
         data = upload_to_bytes(made, self.work.codec, model_digest=digest, shared_mask=shared_mask, code=code)
         memory = {name: np.array(made.memory[name]) for name in self.first_memory}
         steps_s, all_s = (end_s - start_s for end_s in (timer.ends_s[-1], self._clock()))
         return Made(data=data, memory=memory, steps_share=steps_s / max(all_s, _NO_TIME_S))
+
+    def _check_converges(self, made: Upload) -> None:
+        """Raises WorkFailed for an update that an edge would refuse: it is the training that diverged, not a lie."""
+        scenario = self.work.scenario
+        is_finite = np.isfinite(made.loss) and np.isfinite(made.state).all()
+        if not is_finite or abs(made.loss) > most_loss(scenario, self.work.num_classes):
+            raise WorkFailed(
+                f"Training diverged on this device, with a loss of {made.loss:.6g}; lower train.learning_rate (now "
+                f"{scenario.train.learning_rate:g})."
+            )
 
     @property
     def _clock(self) -> Callable[[], float]:
@@ -131,7 +159,7 @@ class Trainer:
             start_s = self._clock()
             self._device.gradient(batch)
             best_s = min(best_s, self._clock() - start_s)
-        return self.slowdown * best_s / len(batch)
+        return max(self.slowdown * best_s / len(batch), LEAST_SECONDS_PER_SAMPLE)
 
     def part_seconds(self) -> list[tuple[float, float]]:
         """Returns seconds per sample of a local step of every part that it may be ordered to train.

@@ -25,6 +25,7 @@ from typing import NamedTuple
 import numpy as np
 
 from airprune.components.component import ReportKind
+from airprune.deployment.bounds import MOST_STATISTIC
 from airprune.deployment.digests import DIGEST_BYTES, Bytes, digest_of
 from airprune.errors import InvalidValue, WorkFailed
 from airprune.methods.compression.base import Message
@@ -57,6 +58,7 @@ class BadUpload(WorkFailed):
 
     def __init__(self, field: str, rule: str, got: object) -> None:
         super().__init__(f"Upload.{field} {rule}, got {got}.")
+        self.field = field
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -70,6 +72,8 @@ class Expected:
       model_digest: of the model that it was to train.
       max_bytes: of the whole upload.
       reports: kinds of the arrays that it may report, by name; None: any, as long as they are small.
+      most_loss: the largest training loss, ±.
+      hides: whether its values are masked words, which say nothing.
     """
 
     keep: int
@@ -78,6 +82,8 @@ class Expected:
     max_bytes: int
     reports: Mapping[str, ReportKind] | None = None
     part: Part = WHOLE_MODEL
+    most_loss: float = MOST_STATISTIC
+    hides: bool = False
 
 
 def upload_to_bytes(
@@ -95,13 +101,13 @@ def upload_to_bytes(
     sends_values = codec.sends_values(code)
     sections = [
         _STATISTICS.pack(upload.num_samples, *_numbers(upload)),
-        upload.state[codec.rest_of(part)].astype(codec.state_dtype).tobytes(),
+        _as_sent(upload.state[codec.rest_of(part)], codec.state_dtype),
     ]
     if kind == _SENT_MASK:
         assert upload.mask is not None
         sections.append(np.packbits(upload.mask).tobytes())
     if sends_values:
-        sections.append(upload.state[index].astype(codec.value_dtype).tobytes())
+        sections.append(_as_sent(upload.state[index], codec.value_dtype))
     else:
         assert upload.message is not None, "only exact codes make no message"
         sections.append(upload.message.payload)
@@ -124,10 +130,17 @@ def upload_to_bytes(
     return b"".join([head, digest_of(head, *sections), *sections])
 
 
+def _as_sent(values: Array, dtype: np.dtype) -> bytes:
+    """Returns values as they travel; masked words, which are as long, as they are."""
+    return values.astype(dtype if values.dtype.kind == "f" else values.dtype.newbyteorder("<")).tobytes()
+
+
 def upload_from_bytes(
     data: Bytes, received: Array, codec: Codec, *, expected: Expected, shared_mask: Array | None = None
 ) -> Upload:
     """Returns the upload with the sender's own weights, to the bit, at the edge that had sent `received`.
+
+    Of an upload that hides, `state` is its masked words, zero where none are sent.
 
     Raises BadUpload and nothing else.
 
@@ -141,31 +154,33 @@ def upload_from_bytes(
         raise BadUpload("length", f"must be {size:,} bytes for {head.num_sent:,} weights", f"{len(view):,}")
     sections = _Sections(view, HEADER_BYTES)
     num_samples, *numbers = _STATISTICS.unpack(sections.take(STATISTICS_BYTES))
-    _check_statistics(num_samples, numbers)
+    _check_statistics(num_samples, numbers, expected.most_loss)
     rest_index = codec.rest_of(part)
-    rest = np.frombuffer(sections.take(rest_index.size * codec.state_dtype.itemsize), codec.state_dtype)
+    rest = sections.take(rest_index.size * codec.state_dtype.itemsize)
     packed = sections.take(codec.mask_bytes) if has_mask else None
     mask = _mask(head, packed, codec, expected, shared_mask)
     index = codec.sent_index(mask, part)
-
-    state = np.zeros_like(received)
-    state[codec.shape.personal] = received[codec.shape.personal]
-    if (frozen := codec.frozen(part)) is not None:  # as the device has left them, though they do not count
-        state[frozen] = received[frozen]
-        if mask is not None:
-            state[codec.shape.prunable] *= mask
-    state[rest_index] = rest
     update = sections.take(codec.update_bytes(head.num_sent, expected.code))
     message = None
-    with np.errstate(all="ignore"):  # what is not finite is refused below
-        if codec.sends_values(expected.code):
-            state[index] = np.frombuffer(update, codec.value_dtype)
-        else:
-            message = Message(bytes(update), _bits(codec, head), head.num_sent)
-            decoded = _decoded(codec, head, message, index)
-            state[index] = (received[index].astype(np.float64) + decoded).astype(state.dtype)
-    if not np.isfinite(state).all():
-        raise BadUpload("values", "must be finite", f"{np.count_nonzero(~np.isfinite(state)):,} that are not")
+    if expected.hides:
+        state, mask = _words(codec, rest, rest_index, update, index), _shared_by_all(mask, shared_mask)
+    else:
+        state = np.zeros_like(received)
+        state[codec.shape.personal] = received[codec.shape.personal]
+        if (frozen := codec.frozen(part)) is not None:  # as the device has left them, though they do not count
+            state[frozen] = received[frozen]
+            if mask is not None:
+                state[codec.shape.prunable] *= mask
+        state[rest_index] = np.frombuffer(rest, codec.state_dtype)
+        with np.errstate(all="ignore"):  # what is not finite is refused below
+            if codec.sends_values(expected.code):
+                state[index] = np.frombuffer(update, codec.value_dtype)
+            else:
+                message = Message(bytes(update), _bits(codec, head), head.num_sent)
+                decoded = _decoded(codec, head, message, index)
+                state[index] = (received[index].astype(np.float64) + decoded).astype(state.dtype)
+        if not np.isfinite(state).all():
+            raise BadUpload("values", "must be finite", f"{np.count_nonzero(~np.isfinite(state)):,} that are not")
     return Upload(
         state=state,
         mask=mask,
@@ -178,6 +193,25 @@ def upload_from_bytes(
         last_trained=None if part[1] == codec.shape.num_layers - 1 else part[1],
         **dict(zip(_NUMBERS, numbers, strict=True)),
     )
+
+
+def _words(codec: Codec, rest: memoryview, rest_index: Array, update: memoryview, index: Array) -> Array:
+    """Returns masked words in their places of the state; zero elsewhere.  [num_state]"""
+    dtype = np.dtype(f"<u{codec.state_dtype.itemsize}")
+    words = np.zeros(codec.shape.num_state, dtype=dtype)
+    words[rest_index], words[index] = np.frombuffer(rest, dtype), np.frombuffer(update, dtype)
+    return words
+
+
+def _shared_by_all(mask: Array | None, shared_mask: Array | None) -> Array | None:
+    """Returns the mask that all devices of a secure sum have; None if they send all weights."""
+    if shared_mask is None:
+        fits = mask is None or bool(mask.all())
+    else:
+        fits = bool(shared_mask.all()) if mask is None else np.array_equal(mask, shared_mask)
+    if not fits:
+        raise BadUpload("mask", "must be the one that all devices of a secure sum share", "another")
+    return shared_mask
 
 
 _NUMBERS = ("code_error", "loss", "gradient_sq_max", "gradient_noise_sq", "smoothness", "pruning_error_sq")
@@ -252,7 +286,7 @@ def _weights_of(codec: Codec, part: Part) -> tuple[int, int]:
     return shape.weights_above(*part) - prunable, prunable
 
 
-def _check_statistics(num_samples: int, numbers: list[float]) -> None:
+def _check_statistics(num_samples: int, numbers: list[float], most_loss: float) -> None:
     if not 1 <= num_samples < 2**53:
         raise BadUpload("num_samples", "must be at least 1 and below 2^53", num_samples)
     for name, value in zip(_NUMBERS, numbers, strict=True):
@@ -260,6 +294,9 @@ def _check_statistics(num_samples: int, numbers: list[float]) -> None:
             continue
         if not math.isfinite(value) or (value < 0.0 and name != "loss"):
             raise BadUpload(name, "must be finite" + ("" if name == "loss" else " and not negative"), value)
+        most = most_loss if name == "loss" else MOST_STATISTIC
+        if abs(value) > most:
+            raise BadUpload(name, f"must be at most {most:.6g}", f"{value:.6g}")
 
 
 def _mask_kind(mask: Array | None, shared_mask: Array | None) -> int:

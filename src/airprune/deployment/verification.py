@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 
-from airprune.deployment.cloud import read_about
+from airprune.deployment.about import read_about
 from airprune.deployment.digests import digest_of
 from airprune.deployment.edge_sums import OrderedRound, closed_round
 from airprune.deployment.kept_rounds import KeptRound, kept_folder, kept_place
@@ -108,7 +108,10 @@ def _differences(place: Path, rows: Sequence[MeasuredRow], work: RunDefinition) 
     ordered = OrderedRound(work=work, round=kept.orders, broadcast=broadcast, model_digest=digest)
     outcomes = {row.device: Outcome(device=row.device, fate=OutcomeKind(row.fate)) for row in rows}
     try:
-        _, after = closed_round(ordered, kept.uploads, outcomes, station)
+        _, after = closed_round(ordered, kept.uploads, outcomes, station, kept.opening)
+    except KeyError:
+        yield "The shares that were revealed do not give back what opens the sum."
+        return
     except BadUpload as bad:
         yield f"An upload should not have counted: {bad}"
         return

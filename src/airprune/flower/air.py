@@ -17,6 +17,7 @@ import numpy as np
 from airprune.components.component import ModelShape, Owner, Tensor
 from airprune.components.layers import PrunableLayers
 from airprune.errors import InvalidValue
+from airprune.methods.aggregation.over_the_air import OverTheAir
 from airprune.methods.association.base import Served
 from airprune.methods.compression.base import Wire
 from airprune.methods.masking.core.coverage import Coverage
@@ -32,6 +33,7 @@ from airprune.rounds.edge import select_and_plan
 from airprune.rounds.method import Method
 from airprune.rounds.planning_context import PlannedRound, PlanningContext, select_only
 from airprune.rounds.recording import count_edge_round, downlink_totals, edge_record, global_record
+from airprune.rounds.reserve import reserve_for
 from airprune.rounds.state import RunState
 from airprune.rounds.stations import Stations
 from airprune.rounds.sums import DeviceStatistics, EdgeResult
@@ -141,6 +143,9 @@ class Air:
         if isinstance(self.method.scheme, WorkScheme):
             rule = "must be a scheme without local steps for a Flower app, which does not show its steps before it runs"
             raise InvalidValue("Scenario.plan.scheme", rule, repr(scenario.plan.scheme), "Example: optimal")
+        if isinstance(self.method.edge, OverTheAir):
+            rule = f"must not be {self.method.edge.name!r} for a Flower app, whose strategy adds updates up itself"
+            raise InvalidValue("Scenario.aggregation.edge", rule, repr(self.method.edge.name), 'Example: "masked-mean"')
         self.tree = self.method.topology.build(np.array(scenario.edge_rounds_on(self.network)))
         self.num_samples = np.ones(self.network.num_devices, dtype=np.int64)
         self.expected_s = np.full(self.network.num_devices, np.nan)
@@ -193,6 +198,7 @@ class Air:
             model_bits=self.backhaul.bits + self.backhaul.down_bits,
             data_sizes=self.num_samples,
             seed=self.scenario.seed,
+            motion=self.scenario.build_motion(self.network, self.radio),
         )
 
     @cached_property
@@ -212,6 +218,7 @@ class Air:
             link_share_s=self.tree.link_share_s(self.backhaul.bits + self.backhaul.down_bits)
             if self.radio.charges_downlink
             else None,
+            reserve=reserve_for(plan.on_time, self.scenario.events, knows_fading=self.radio.knows_fading),
         )
 
     def _expected(self) -> ComputeTimes:
@@ -275,7 +282,7 @@ class Air:
         served, values = self._serve(), self.state.values
         edges = np.unique(served.edge[np.asarray(devices, dtype=np.int64)])
         memory = {slot.name: values[slot.name] for slot in self._plan_slots()}
-        candidates = self.stations.candidates(served, edges, self.round_index, memory, values)
+        candidates = self.stations.candidates(served, edges, self.round_index, memory, values, self.state.clock_s)
         candidates = select_only(candidates, np.isin(candidates.device, devices))
         planned = select_and_plan(
             context.bounded(values), candidates, self.network.cpu_hz[candidates.device], self.round_index
@@ -304,7 +311,9 @@ class Air:
         number = self.round_index
         if self._served is None or self._served[0] != number:
             starts = self.trainings_of_round <= 1
-            served, self.state.values = self.stations.served(self.state.values, number, starts=starts)
+            served, self.state.values = self.stations.served(
+                self.state.values, number, starts=starts, time_s=self.state.clock_s
+            )
             self._served = number, served
         return self._served[1]
 

@@ -152,6 +152,7 @@ class OneServer:
             model_bits=0.0,
             data_sizes=self.num_samples,
             seed=self.scenario.seed,
+            motion=self.scenario.build_motion(self.network, self.context.radio),
         )
 
     def plan(self, round_index: int, present: Sequence[int]) -> PlannedRound:

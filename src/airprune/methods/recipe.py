@@ -54,7 +54,7 @@ class Recipe:
       source: where the method comes from.
       label: "as published", "after …" where details are our reading, or "own".
       departures: sentences, one for each point in which it differs from its source.
-      less_work: why a device does less work per round than with the other methods; empty where the work is equal.
+      other_work: how the work of a round differs from that of the other methods, less or more; empty where it is equal.
       claim: a claim of its source that can be tested here.
       knob: its main setting; None if it has none that changes what is learned.
     """
@@ -65,7 +65,7 @@ class Recipe:
     source: str = ""
     label: str = "own"
     departures: Sequence[str] = ()
-    less_work: str = ""
+    other_work: str = ""
     claim: str = ""
     knob: Knob | None = None
 

@@ -253,10 +253,10 @@ def code_used_by(scenario: Scenario) -> dict[str, str]:
     by_kind = {registry.kind: registry for registry in registries().values()}
     chosen = [(by_kind[kind], name) for kind, name in _choices(scenario) if kind in by_kind]
     modules = {registry.module_of(name) for registry, name in chosen} - {""}
-    return {**files_used_by(scenario), **{module: _package_digest(module) for module in sorted(modules)}}
+    return {**files_used_by(scenario), **{module: package_digest(module) for module in sorted(modules)}}
 
 
-def _package_digest(module: str) -> str:
+def package_digest(module: str) -> str:
     """Returns the digest of the Python files of an installed package, with their places in it; empty if it has none."""
     found = importlib.util.find_spec(module)
     folders = [] if found is None else [Path(place) for place in found.submodule_search_locations or ()]

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from airprune.components.component import ModelShape
 from airprune.components.layers import PrunableLayers
 from airprune.components.units import UnitGraph, UnitGroup
 from airprune.errors import InvalidValue, UnknownName
@@ -52,6 +53,11 @@ class Chain:
             shapes |= {f"{name}.weight": shape, f"{name}.bias": shape[:1]}
         mine = [tensor for tensor in shapes if tensor.partition(".")[0] in own]
         return Layout.of(shapes, prunable=chosen, personal=mine)
+
+    def shape(self, *, prunable: Sequence[str] = (), personal: Sequence[str] = ()) -> ModelShape:
+        """Returns the shape of that layout."""
+        layout = self.layout(prunable=prunable, personal=personal)
+        return layout.shape(lambda: self.units(layout.layers))
 
     def units(self, layers: PrunableLayers) -> UnitGraph:
         """Returns the units of each prunable layer whose reader, the next one, is prunable too."""

@@ -6,6 +6,7 @@ schemes/            one file per way to allocate shares and ratios
 tradeoff            weights that a share carries within the deadline, Eqs. (31) and (35)
 water_filling       the exact optimum, Theorem 3 with its bounds
 slice_filling       the same where a device's power lies on its slice of the bandwidth
+turns               the same where groups of devices send at once, in turn
 feasibility         existence of a plan, blocking devices, the smallest deadline
 edges               devices grouped by the edge whose bandwidth they share
 interference        edges that use the same bandwidth: the fixed point of shares and rates

@@ -20,16 +20,19 @@ _MAX_NEWTON_STEPS = 100
 def blocking_devices(problem: PlanProblem) -> Array:
     """Returns the devices to drop so that the others of an infeasible edge have a plan.  [num_devices]
 
-    The fewest possible: those that need the largest shares. None on an edge that has a plan.
+    The fewest possible: those that need the largest shares. None on an edge that has a plan. Where devices send at
+    once, a device counts with what it needs beyond the others of its group, and fewer may suffice.
     """
     groups = problem.groups
-    need = groups.arrange(share_for_weights(problem, problem.smallest_model_weights))
-    has_plan = groups.sum_arranged(need) <= 1.0
+    need = share_for_weights(problem, problem.smallest_model_weights)
+    has_plan = problem.spent(need) <= 1.0
+    need = groups.arrange(need)
     if has_plan.all():  # nothing to sort
         return np.zeros(len(need), dtype=bool)
     by_need = np.lexsort((need, groups.repeat(np.arange(groups.num_edges))))
     ascending = need[by_need]
-    running = np.cumsum(np.where(np.isfinite(ascending), ascending, 0.0))
+    added = ascending if problem.turns is None else _beyond_the_group(problem, by_need, ascending)
+    running = np.cumsum(np.where(np.isfinite(ascending), added, 0.0))
     before_edge = np.concatenate([[0.0], running])[groups.starts]
     kept = (running - groups.repeat(before_edge) <= 1.0) & np.isfinite(ascending)
     kept[groups.starts + groups.counts - 1] = False  # an infeasible edge has at least one, whatever the rounding
@@ -39,12 +42,27 @@ def blocking_devices(problem: PlanProblem) -> Array:
     return groups.restore(blocks)
 
 
+def _beyond_the_group(problem: PlanProblem, by_need: Array, ascending: Array) -> Array:
+    """Returns the needs less that of the member of the same group that comes before, in this order."""
+    assert problem.turns is not None
+    members = problem.turns.members
+    group = problem.groups.arrange(members.spread(np.arange(members.num_edges)))[by_need]
+    in_groups = np.argsort(group, kind="stable")
+    before = np.concatenate([[0.0], ascending[in_groups][:-1]])
+    before[members.starts] = 0.0
+    added = np.empty_like(ascending)
+    with np.errstate(invalid="ignore"):
+        added[in_groups] = ascending[in_groups] - before
+    return added
+
+
 def min_deadline_s(problem: PlanProblem, weights: Array | None = None) -> Array:
     """Returns the smallest common deadline with which each edge carries `weights`, by default W(ρ_max).  [num_edges]
 
     With A = (q̂ W + e) / r and d = a W + x, it is the root of h(T) = Σ A / (T − d) = 1 right of every d. 1/h is concave
-    and increasing, so Newton on it rises to the root from T₀ = max(d + A) without ever passing it. The last
-    ulps are then walked upward until the planner itself agrees, so that the answer always has a plan.
+    and increasing, also where h sums the largest terms of groups, so Newton on it rises to the root from
+    T₀ = max(d + A) without ever passing it. The last ulps are then walked upward until the planner itself agrees, so
+    that the answer always has a plan.
     """
     groups = problem.groups
     weights = problem.smallest_model_weights if weights is None else weights
@@ -60,8 +78,12 @@ def min_deadline_s(problem: PlanProblem, weights: Array | None = None) -> Array:
         for _ in range(_MAX_NEWTON_STEPS):
             left_s = groups.repeat(deadline) - compute_s
             need = np.where(sends, uplink_s / left_s, 0.0)
-            total = groups.sum_arranged(need)
-            slope = groups.sum_arranged(np.where(sends, need / left_s, 0.0))
+            fall = np.where(sends, need / left_s, 0.0)
+            if problem.turns is None:
+                total, slope = groups.sum_arranged(need), groups.sum_arranged(fall)
+            else:
+                need = groups.restore(need)
+                total, slope = problem.turns.spent(need), problem.turns.slowest(need, groups.restore(fall))
             step = np.where(total > 1.0, total * (total - 1.0) / slope, 0.0)
             raised = deadline + np.where(np.isfinite(step), step, 0.0)
             if np.array_equal(raised, deadline):
@@ -105,7 +127,7 @@ def _walked_up_to_feasible(problem: PlanProblem, weights: Array, deadline: Array
     trial = np.where(possible, deadline, 1.0)
     while growth < 1e-6:
         need = share_for_weights(problem, weights, problem.groups.spread(trial))
-        short = possible & (problem.groups.sum(need) > 1.0)
+        short = possible & (problem.spent(need) > 1.0)
         if not short.any():
             break
         trial = np.where(short, trial * (1.0 + growth), trial)

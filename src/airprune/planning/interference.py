@@ -60,9 +60,9 @@ class Interference:
         """
         return self.rate_bps(self.snr / (1.0 + load[edge]))
 
-    def load(self, power_share: Array) -> Array:
-        """Returns L_k of devices that send with these parts of their power.  [num_stations]"""
-        return np.asarray(power_share @ self.heard)
+    def load(self, plan: Plan) -> Array:
+        """Returns L_k that devices with this plan cause.  [num_stations]"""
+        return np.asarray(_power_share(plan) @ self.heard)
 
 
 def plan_with_interference(problem: PlanProblem, plan_alone: Callable[[PlanProblem], Plan]) -> Plan:
@@ -78,7 +78,7 @@ def plan_with_interference(problem: PlanProblem, plan_alone: Callable[[PlanProbl
     for count in range(_MAX_PLANS):
         rates_bps = links.rates_bps(load, problem.edge)
         plan = plan_alone(replace(problem, full_band_rate_bps=rates_bps, interference=None))
-        caused = links.load(_power_share(plan))
+        caused = links.load(plan)
         if np.all(caused <= load * (1.0 + _SETTLED)) and (
             count > _CIRCLES_AFTER or np.all(caused >= load * (1.0 - _SETTLED))
         ):
@@ -91,7 +91,7 @@ def plan_with_interference(problem: PlanProblem, plan_alone: Callable[[PlanProbl
 
 def _power_share(plan: Plan) -> Array:
     """Returns the part of its power with which each device is heard; on edges without a plan, that of equal shares."""
-    groups = plan.problem.groups
-    equal = groups.spread(1.0 / groups.counts)
+    groups, turns = plan.problem.groups, plan.problem.turns
+    equal = groups.spread(1.0 / (groups if turns is None else turns.of_edges).counts)
     share = np.where(np.isnan(plan.bandwidth_share), equal, plan.bandwidth_share)
     return share if plan.problem.slice_bandwidth_hz is None else (share > 0.0).astype(np.float64)

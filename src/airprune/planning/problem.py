@@ -15,6 +15,7 @@ from airprune.planning.compression_levels import Codes, Ladder
 from airprune.planning.edges import EdgeGroups
 from airprune.planning.interference import Interference
 from airprune.planning.limits import DeviceLimits
+from airprune.planning.turns import Turns
 from airprune.planning.work_model import WorkModel, one_or
 from airprune.wireless.latency import kept_weights
 
@@ -73,6 +74,8 @@ class PlanProblem:
       objective_weight: c_n > 0, how much a device's pruning counts, e.g. its data size. The paper has 1 for all.
       fixed_bits: e_n, uplink bits that do not grow with the weights: a mask, the scales of a quantiser.
       extra_seconds: x_n, compute time that does not grow with the weights: a probe on the whole model.
+      mimo_group: devices with the same number, on the same edge, send at once (MU-MIMO): a share is then one of the
+        time of its group, and Eq. (27) is Σ over groups of the largest b_n ≤ 1; None: every device sends alone.
       interference: links to other stations of the same bandwidth; rates above are then those without interference.
       limits: clock, power and energy, for schemes that choose them; the others do not read it.
       ladder: compression levels and their errors, for schemes that choose them; the cheapest is `bits_per_weight`.
@@ -98,6 +101,7 @@ class PlanProblem:
     fixed_bits: Any = 0.0
     extra_seconds: Any = 0.0
     slice_bandwidth_hz: Any = None
+    mimo_group: Any = None
     interference: Interference | None = None
     limits: DeviceLimits | None = None
     ladder: Ladder | None = None
@@ -139,6 +143,12 @@ class PlanProblem:
                 rule = f"must be a number or have one entry for each of {num_devices} devices"
                 raise InvalidValue("PlanProblem.slice_bandwidth_hz", rule, f"shape {band.shape}")
             object.__setattr__(self, "slice_bandwidth_hz", _read_only(band, num_devices))
+        if self.mimo_group is not None:
+            group = array_of("PlanProblem.mimo_group", self.mimo_group, "must hold whole numbers", kinds="iu")
+            if group.shape != (num_devices,):
+                rule = f"must have one entry for each of {num_devices} devices"
+                raise InvalidValue("PlanProblem.mimo_group", rule, f"shape {group.shape}")
+            object.__setattr__(self, "mimo_group", _read_only(group.astype(np.int64), num_devices))
         if self.block_rate_bps is not None:
             rates = quantity("PlanProblem.block_rate_bps", self.block_rate_bps, at_least=0.0)
             if rates.ndim != 2 or len(rates) != num_devices:
@@ -158,6 +168,7 @@ class PlanProblem:
         return PlanProblem(
             **arrays,
             slice_bandwidth_hz=None if self.slice_bandwidth_hz is None else one_or(self.slice_bandwidth_hz, kept),
+            mimo_group=None if self.mimo_group is None else self.mimo_group[kept],
             interference=None if self.interference is None else self.interference.subset(kept),
             limits=limits,
             ladder=self.ladder,
@@ -183,6 +194,15 @@ class PlanProblem:
     def groups(self) -> EdgeGroups:
         """Returns the devices grouped by edge."""
         return EdgeGroups.of(self.edge)
+
+    @cached_property
+    def turns(self) -> Turns | None:
+        """Returns the devices grouped by who sends at once; None if every device sends alone."""
+        return None if self.mimo_group is None else Turns.of(self.edge, self.mimo_group)
+
+    def spent(self, share: Array) -> Array:
+        """Returns what the shares take of each edge's bandwidth or time, the left side of Eq. (27).  [num_edges]"""
+        return self.groups.sum(share) if self.turns is None else self.turns.spent(share)
 
     @property
     def edge_ids(self) -> Array:
@@ -223,7 +243,7 @@ _KINDS: dict[str, type] = {
     "work": WorkModel,
     "seen": Seen,
 }
-_NOT_ARRAYS = (*_KINDS, "slice_bandwidth_hz", "block_rate_bps", "sizes")
+_NOT_ARRAYS = (*_KINDS, "slice_bandwidth_hz", "mimo_group", "block_rate_bps", "sizes")
 _RATIOS = ("max_pruning_ratio", "min_pruning_ratio")
 # Beyond any device, radio or model; the planner multiplies up to five such numbers and squares some.
 _LARGEST = 1e30

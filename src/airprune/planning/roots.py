@@ -12,14 +12,24 @@ Array = np.ndarray
 _MAX_STEPS = 200
 
 
-def bracketed_roots(function: Callable[[Array], Array], low: Array, high: Array, *, small: float = 0.0) -> Array:
+def bracketed_roots(
+    function: Callable[[Array], Array],
+    low: Array,
+    high: Array,
+    *,
+    small: float = 0.0,
+    ends: tuple[Array, Array] | None = None,
+) -> Array:
     """Returns where each entry of a function changes its sign between `low` and `high`, or is at most `small`.
 
     Chandrupatla's method: inverse quadratic interpolation where it is safe, bisection elsewhere. Where the signs at the
     two ends agree there is nothing to find, and the end that is nearer to zero is returned.
+
+    Args:
+      ends: the function at `low` and at `high`, if it is known.
     """
     a, b = np.array(high, dtype=np.float64), np.array(low, dtype=np.float64)
-    f_a, f_b = function(a), function(b)
+    f_b, f_a = (function(b), function(a)) if ends is None else ends
     nearer_end = np.where(np.abs(f_a) < np.abs(f_b), a, b)
     none = np.sign(f_a) * np.sign(f_b) > 0.0
     step = np.full(a.shape, 0.5)

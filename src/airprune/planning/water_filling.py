@@ -24,6 +24,7 @@ from airprune.planning.edges import EdgeGroups
 from airprune.planning.problem import PlanProblem
 from airprune.planning.slice_filling import fill_slices
 from airprune.planning.tradeoff import ROUNDING_MARGIN, peak_root, ratio_for_share, share_for_weights
+from airprune.planning.turns import fill_turns
 
 Array = np.ndarray
 
@@ -57,6 +58,8 @@ def water_fill(problem: PlanProblem) -> Filling:
     lower, upper = share_box(problem)
     if problem.slice_bandwidth_hz is not None:
         return Filling(*fill_slices(problem, lower, upper), lower, upper)
+    if problem.mimo_group is not None:
+        return Filling(*fill_turns(problem, peak_root(problem), lower, upper), lower, upper)
     return fill_ramps(problem.groups, lower, upper, *levels(problem, lower, upper))
 
 

@@ -15,10 +15,13 @@ from airprune.methods.optimisers.base import StepSettings
 from airprune.methods.optimisers.sgd import Sgd
 from airprune.methods.topology import Topology
 from airprune.models.losses.own import Criteria
+from airprune.rounds.cohorts import check_sums
 from airprune.rounds.method import Method
 from airprune.rounds.model_source import ModelSource
+from airprune.rounds.over_the_air import check_over_the_air
 from airprune.rounds.own_training import Training
 from airprune.rounds.rates import WITHIN_ROUNDS
+from airprune.rounds.secure import check_secure
 from airprune.scenario import Scenario
 from airprune.scenario.sections import TrainSection
 
@@ -28,9 +31,13 @@ Array = np.ndarray
 def check_method(scenario: Scenario, method: Method, *, shape: ModelShape, num_devices: int) -> None:
     _check_deadline(scenario, method)
     _check_work(scenario, method)
+    _check_promise(scenario, method)
     _check_relay(scenario, method)
     _check_steps(scenario, method)
     _check_contributors(scenario, method, num_devices)
+    check_sums(scenario, method)
+    check_secure(scenario, method)
+    check_over_the_air(scenario, method, shape)
     if scenario.stop.watches_metric and scenario.rounds.evaluate_every == "never":
         rule = 'must be "global" or "edge" where stop has a target, patience or keep_best'
         raise InvalidValue("Scenario.rounds.evaluate_every", rule, "never", 'Example: evaluate_every = "global"')
@@ -111,10 +118,24 @@ def _check_deadline(scenario: Scenario, method: Method) -> None:
         raise InvalidValue("Scenario.plan.deadline_s", rule, got, 'Example: method = "adaptive-bits"')
 
 
+def _check_promise(scenario: Scenario, method: Method) -> None:
+    """Checks that a plan which leaves time for stragglers neither chooses clocks nor local steps."""
+    if scenario.plan.on_time is None or not scenario.events.straggler_probability:
+        return
+    scheme = method.scheme
+    if scheme.chooses_work or scheme.needs_limits or scenario.plan.max_energy_j is not None:
+        rule = f"must not be given with stragglers and scheme {scheme.name!r}, which chooses clocks or local steps"
+        got, way_out = f"{scenario.plan.on_time:g}", "Set events.straggler_probability = 0, or leave it out"
+        raise InvalidValue("Scenario.plan.on_time", rule, got, way_out)
+
+
 def _check_work(scenario: Scenario, method: Method) -> None:
     """Checks that planned parts and local steps are not changed by others after planning."""
     if not method.scheme.chooses_work:
         return
+    if scenario.radio.pilots:
+        rule = f"must be 0 with scheme {method.scheme.name!r}, which plans without the time of pilots"
+        raise InvalidValue("Scenario.radio.pilots", rule, scenario.radio.pilots)
     if scenario.train.steps_decay != "none":
         rule = f"must be none with scheme {method.scheme.name!r}, which plans local steps itself"
         raise InvalidValue("Scenario.train.steps_decay", rule, scenario.train.steps_decay)

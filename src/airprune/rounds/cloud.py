@@ -109,7 +109,9 @@ def waited_s(state: RunState, took_s: float) -> Array:
     In trees deeper than the paper's those since the last round of its parent count.
     """
     rows = np.array(state.latency_s[-1], dtype=np.float64).reshape(-1, state.tree.levels[-1].num_nodes)
-    return np.maximum(took_s - np.nansum(rows, axis=0), 0.0)
+    mine_s = np.nansum(rows, axis=0)
+    waits = np.isfinite(mine_s)  # an edge with a device that has no rate at all never ends, and waits for no other
+    return np.maximum(np.subtract(took_s, mine_s, out=np.zeros_like(mine_s), where=waits), 0.0)
 
 
 def send_down(state: RunState, level: int) -> None:
@@ -192,7 +194,7 @@ def root_round(run: Experiment, state: RunState) -> RootRound | None:
         model_bits=run.backhaul.bits,
         down_bits=run.backhaul.down_bits,
         num_weights=run.shape.num_weights,
-        cloud_rate_bps=lambda: run.stations.cloud_rates_bps(run.round_index(state), state.values),
+        cloud_rate_bps=lambda: run.stations.cloud_rates_bps(run.round_index(state), state.values, state.clock_s),
     )
     return run.method.topology.root(view)
 

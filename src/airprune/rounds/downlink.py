@@ -56,7 +56,8 @@ def downlink_of(
     gets = planned.in_plan if fetches is None else planned.in_plan & fetches
     if planned.relay is not None and not planned.relay.uploads.any():
         gets = np.zeros_like(gets)
-    rate_bps = downlink_rate_bps(candidates.link_rates_bps(planned.device), context.radio)[gets]
+    power_w = None if candidates.power_w is None else candidates.power_w(planned.device)
+    rate_bps = downlink_rate_bps(candidates.link_rates_bps(planned.device), context.radio, power_w)[gets]
     each_bits = model_bits(context, planned)[gets]
     receive_s = np.zeros(len(gets))
     if context.radio.downlink == "broadcast":

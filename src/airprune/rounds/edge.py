@@ -15,6 +15,7 @@ from airprune.methods.selection.base import Candidates
 from airprune.methods.topology.relay import Relay
 from airprune.planning import Plan, PlanProblem
 from airprune.planning.deadline import FIRST_KAPPA, auto_deadline_s
+from airprune.planning.exclusion import without_blockers
 from airprune.planning.limits import full_band_rate_at
 from airprune.planning.schemes.air_budget import AirBudget
 from airprune.planning.tradeoff import rate_of_share
@@ -180,13 +181,9 @@ def _without_blockers(
 
     An edge all of whose devices block it has no device in the plan; if no edge has one, the round fails.
     """
-    in_plan = np.ones(problem.num_devices, dtype=bool)
-    if not plan.failed.any():
-        return plan, in_plan
-    in_plan &= ~plan.blocking_devices
-    if context.plan.infeasible != "drop" or not in_plan.any():
+    if context.plan.infeasible != "drop":
         _raise_if_failed(plan, chosen, chosen.device)
-    plan = context.method.scheme.plan(problem.subset(in_plan))
+    plan, in_plan = without_blockers(context.method.scheme, problem, plan)
     return _raise_if_failed(plan, chosen, chosen.device[in_plan]), in_plan
 
 

@@ -7,13 +7,17 @@ from functools import cached_property
 
 import numpy as np
 
+from airprune.methods.association.base import Served
+from airprune.methods.selection.base import Candidates
 from airprune.planning import Plan, PlanProblem
 from airprune.planning.fleet import RATE, Fleet
 from airprune.planning.limits import slowdown
 from airprune.planning.schemes.base import Scheme
 from airprune.planning.schemes.work import Work
 from airprune.rounds.edge import selected_plan
-from airprune.rounds.experiment import Experiment
+from airprune.rounds.planning_context import PlanningContext
+from airprune.rounds.planning_setup import PlanningSetup
+from airprune.rounds.state import RunState
 from airprune.wireless.channel import uplink_rate_bps
 from airprune.wireless.latency import uplink_time_s
 
@@ -27,12 +31,14 @@ class FirstRound:
     Attributes:
       device: the selected devices, by their numbers in the network.
       cpu_hz: their CPU frequencies.
+      given: their problem before its plan settles the interference of edges that share a bandwidth.
       plan: of all of them; edges may have none.
     """
 
-    experiment: Experiment
+    experiment: PlanningSetup
     device: Array
     cpu_hz: Array
+    given: PlanProblem
     plan: Plan
 
     @property
@@ -133,12 +139,37 @@ def _part_name(layers: dict[int, str], first: int, last: int) -> str:
     return f"from {layers[begin]}" if last == top else f"{layers[begin]} to {layers[last]}"
 
 
-def first_round(experiment: Experiment) -> FirstRound:
+def first_round(experiment: PlanningSetup) -> FirstRound:
     """Selects the devices of the first edge round and plans it with the rates of that round."""
+    state, context, candidates, cpu_hz = before_first_round(experiment)
+    charges = context.charges(0)
+    selected, given, plan = selected_plan(context, candidates, cpu_hz, charges, experiment.kappa(state))
+    return FirstRound(
+        experiment=experiment,
+        device=candidates.device[selected],
+        cpu_hz=cpu_hz[selected],
+        given=given,
+        plan=plan,
+    )
+
+
+def before_first_round(experiment: PlanningSetup) -> tuple[RunState, PlanningContext, Candidates, Array]:
+    """Returns (state, settings of the plan, candidates, their CPU clocks) of the first edge round."""
     state = experiment.initial_state()
     at = experiment.place(state)
     candidates, cpu_hz = experiment.candidates(at, state, experiment.served(at, state))
-    context = at.context.bounded(state.values)
-    charges = context.charges(at.round_index)
-    selected, _, plan = selected_plan(context, candidates, cpu_hz, charges, experiment.kappa(state))
-    return FirstRound(experiment=experiment, device=candidates.device[selected], cpu_hz=cpu_hz[selected], plan=plan)
+    return state, at.context.bounded(state.values), candidates, cpu_hz
+
+
+def links_of(found: FirstRound, on_time: float | None = None) -> tuple[Served, Array]:
+    """Returns the association of the first round, and the fading that a plan for a probability counts on.
+
+    Args:
+      on_time: None: plans count on the mean.
+    """
+    experiment = found.experiment
+    state = experiment.initial_state()
+    at = experiment.place(state)
+    served = experiment.served(at, state)
+    known = experiment.stations.known_fading(at.round_index, state.values, on_time, state.clock_s)
+    return served, known[found.device]

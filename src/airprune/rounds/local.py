@@ -49,7 +49,7 @@ class LocalSettings:
       loop: what trains in place of minibatch steps, if anything does.
       step_rates: the schedule of the learning rate, where it follows local steps.
       augmentation: of the samples of each minibatch, if there is one.
-      clip_norm, noise_multiplier: of differential privacy.
+      clip_norm, noise_multiplier: of differential privacy; `noise_of_sum` if a sum of updates has that noise.
     """
 
     batch_size: int
@@ -65,6 +65,7 @@ class LocalSettings:
     augmentation: Augmentation | None = None
     clip_norm: float | None = None
     noise_multiplier: float = 0.0
+    noise_of_sum: bool = False
     diagnostics: bool = False
     kernel: str = "torch"
     device: str = "cpu"
@@ -90,6 +91,7 @@ class LocalSettings:
             augmentation=training.augmentation,
             clip_norm=scenario.privacy.clip_norm,
             noise_multiplier=scenario.privacy.noise_multiplier,
+            noise_of_sum=scenario.privacy.noise_of == "sum",
             diagnostics=scenario.diagnostics.gradients,
             kernel=kernel,
             device=device,

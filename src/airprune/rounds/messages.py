@@ -42,6 +42,7 @@ class Orders(NamedTuple):
       first_trained: lowest layer that it trains, as in `SubModel`; the higher one counts.
       time_left_s: seconds until the deadline of the round, for training loops; None where there is none.
       last_trained: highest layer that it trains, as in `SubModel`.
+      hidden_among: of a secure sum, the least devices with which it can be opened; 1: the update is not hidden.
     """
 
     device: int
@@ -54,6 +55,7 @@ class Orders(NamedTuple):
     first_trained: int = 0
     time_left_s: float | None = None
     last_trained: int | None = None
+    hidden_among: int = 1
 
 
 class Upload(NamedTuple):

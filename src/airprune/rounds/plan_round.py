@@ -16,7 +16,9 @@ from airprune.rounds.downlink import downlink_of, with_downlink
 from airprune.rounds.edge import prepare_masks, select_and_plan
 from airprune.rounds.experiment import Experiment
 from airprune.rounds.local import Streams
+from airprune.rounds.over_the_air import with_lengths, with_truncation
 from airprune.rounds.planning_context import PlannedRound
+from airprune.rounds.secure import with_exchange
 from airprune.rounds.state import Place, RunState
 from airprune.rounds.timing import DeviceOutcome, TimedRound, sample_events, time_round
 
@@ -60,6 +62,9 @@ def plan_round(
     )
     if candidates.true_rates_bps is not None:
         planned = replace(planned, true_rate_bps=candidates.true_rates_bps(planned.device))
+    if candidates.power_w is not None:
+        planned = replace(planned, power_w=candidates.power_w(planned.device))
+    planned = with_truncation(context, planned, candidates)
     view = _view(run, at, state, planned)
     planned, values = prepare_masks(run.context, planned, view, state.values)
     events = sample_events(
@@ -73,6 +78,7 @@ def plan_round(
     if served.interrupted is not None:
         events = replace(events, dropped=events.dropped | served.interrupted[planned.device])
     timed = with_downlink(context, time_round(context, planned, events), candidates)
+    timed = with_lengths(context, with_exchange(context, timed, candidates), candidates)
     if not run.method.topology.overrides(Topology.due):
         return RoundPlan(timed=timed, view=view, lag=np.zeros(len(planned.device), dtype=np.int64)), values
     timed, lag, changed = _only_due(run, at, state, values, timed, candidates)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -18,6 +18,7 @@ from airprune.planning import Codes, Ladder, MeasuredWork, PlanProblem, Seen, Wo
 from airprune.planning.limits import DeviceLimits
 from airprune.rounds.compute_times import ComputeTimes
 from airprune.rounds.method import Method
+from airprune.rounds.reserve import Reserve
 from airprune.rounds.wire import Codec, shared_mask_of
 from airprune.rounds.work import LocalWork
 from airprune.wireless.channel import Radio, downlink_rate_bps
@@ -44,6 +45,7 @@ class PlanningContext:
 
     Attributes:
       link_share_s: time per edge round of the links above each edge; None where the downlink is free.  [num_edges]
+      reserve: what plans count on to keep the promise of `plan.on_time`.
     """
 
     plan: PlanSection
@@ -58,6 +60,7 @@ class PlanningContext:
     float64: bool = False
     link_share_s: Array | None = None
     local_work: LocalWork | None = None
+    reserve: Reserve = field(default_factory=Reserve)
 
     @cached_property
     def codec(self) -> Codec:
@@ -90,11 +93,24 @@ class PlanningContext:
         With framing, for all that frames an update too; and a mask, until it is known that all devices share one.
         """
         charged = self.method.masking.charges(round_index, self.shape, self.wire.value_bits)
-        beside = self.objective_bits + self.method.selection.upload_bits(self.shape, self.wire.value_bits)
+        beside = (
+            self.radio.report_bits
+            + self.objective_bits
+            + self.method.selection.upload_bits(self.shape, self.wire.value_bits)
+        )
         if self.plan.framing:
             beside += 8.0 * self.codec.frame_bytes
             charged = replace(charged, uplink_bits=8.0 * self.codec.mask_bytes, index_bits=np.inf)
         return replace(charged, always_bits=charged.always_bits + beside) if beside else charged
+
+    def sounding_s(self, edge: Array) -> Array:
+        """Returns the time in which all selected devices of each device's edge send their pilots, one by one.
+
+        Args:
+          edge: of the selected devices.
+        """
+        _, place, count = np.unique(edge, return_inverse=True, return_counts=True)
+        return self.radio.pilot_s * count[place]
 
     def without_shared_mask(self, charges: Charges, shared: Array | None, round_index: int) -> Charges:
         """Returns the charges of a round in which all devices know `shared`: none pays to repeat a shared mask."""
@@ -240,12 +256,18 @@ def plan_problem(context: PlanningContext, candidates: Candidates, cpu_hz: Array
         second_pass=charges.second_pass,
         fixed_weights=shape.fixed_weights,
     )
+    per_weight_s, extra_s = context.reserve.slowdown * per_weight_s, context.reserve.slowdown * extra_s
     block_rate_bps = None
     blocks = scheme.blocks(int(np.bincount(candidates.edge).max(initial=0)))  # None if it assigns none
     if blocks is not None and candidates.block_rates_bps is not None:
         block_rate_bps = candidates.block_rates_bps(candidates.device, blocks)
+    group, rate_bps = None, candidates.full_band_rate_bps
+    if candidates.at_once is not None:
+        group, rate_bps = candidates.at_once(candidates.device)
+    if context.radio.pilots:
+        extra_s = extra_s + context.sounding_s(candidates.edge)
     return PlanProblem(
-        full_band_rate_bps=candidates.full_band_rate_bps,
+        full_band_rate_bps=rate_bps,
         seconds_per_weight=per_weight_s,
         edge=candidates.edge,
         bits_per_weight=per_weight_bits,
@@ -257,6 +279,7 @@ def plan_problem(context: PlanningContext, candidates: Candidates, cpu_hz: Array
         max_pruning_ratio=context.max_pruning_ratio,
         min_pruning_ratio=context.min_pruning_ratio,
         slice_bandwidth_hz=context.radio.slice_bandwidth_hz,
+        mimo_group=group,
         interference=None if candidates.interference is None else candidates.interference(candidates.device),
         limits=device_limits(context, cpu_hz) if context.has_limits else None,
         ladder=ladder,
@@ -304,7 +327,8 @@ def time_beside_s(context: PlanningContext, candidates: Candidates) -> Array | f
     if context.radio.downlink == "broadcast":
         most = round((1.0 - context.min_pruning_ratio) * context.shape.prunable_weights)
         time_s, bits = broadcast_time_s, float(context.broadcast_bits(np.array([most]))[0])
-    rate_bps = downlink_rate_bps(candidates.full_band_rate_bps, context.radio)
+    power_w = None if candidates.power_w is None else candidates.power_w(candidates.device)
+    rate_bps = downlink_rate_bps(candidates.full_band_rate_bps, context.radio, power_w)
     reached = rate_bps > 0.0
     down_s = time_s(bits, rate_bps[reached], place[reached], num_edges=len(ids))
     beside_s: Array = down_s[place] + context.link_share_s[candidates.edge]
@@ -320,6 +344,9 @@ def device_limits(context: PlanningContext, cpu_hz: Array) -> DeviceLimits:
     if scheme.needs_limits and context.radio.rate != "shannon":
         rule = f"must be shannon with scheme {scheme.name!r}, which chooses powers by Eq. (10)"
         raise InvalidValue("Scenario.radio.rate", rule, context.radio.rate, 'Or set plan.scheme = "optimal"')
+    if scheme.needs_limits and context.radio.power_p0_w is not None:
+        rule = f"must be none with scheme {scheme.name!r}, which chooses powers itself"
+        raise InvalidValue("Scenario.radio.power_p0_dbm", rule, "a power control", 'Or set plan.scheme = "optimal"')
     budget = context.plan.max_energy_j
     return DeviceLimits(
         cpu_hz_max=cpu_hz,
@@ -354,6 +381,8 @@ class PlannedRound:
       mask: what the masking prepared for all devices.
       edges, status, shadow_price: of the plan, per edge.
       relay: what the devices do among themselves before the uplink, if they do.
+      snr: g_n p / σ² of each, where devices send at once over the air.
+      truncated: which of them have too bad a channel for that, and are excluded.
       carried_weights, carried_bits: what then goes up for each device's group; as for one device where there is none.
     """
 
@@ -383,6 +412,8 @@ class PlannedRound:
     carried_weights: Array | None = None
     carried_bits: Array | None = None
     true_rate_bps: Array | None = None
+    snr: Array | None = None
+    truncated: Array | None = None
 
     @property
     def uplink_bits(self) -> Array:

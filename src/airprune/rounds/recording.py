@@ -114,6 +114,13 @@ def edge_record(
         optional["downlink_bits"] = float(timed.downlink_bits.sum())
         optional["downlink_s"] = _numbers(timed.downlink_s)
         optional["station_energy_j"] = station_power_w * float(timed.downlink_s.sum())
+    if timed.exchange_s is not None and timed.exchange_bits is not None:
+        optional["exchange_s"] = _numbers(timed.exchange_s)
+        optional["exchange_bits"] = float(timed.exchange_bits.sum())
+    if planned.snr is not None:
+        sent = {edge: result.sent for edge, result in zip(present, results, strict=True) if result.sent is not None}
+        errors = [sent[edge].mean_error_sq if edge in sent else np.nan for edge in planned.edges.tolist()]
+        optional["mean_error_sq"] = _numbers(np.array(errors))
     if lag is not None:
         optional["lag"] = tuple(lag[shown].tolist())
     if attack is not None:
@@ -147,7 +154,7 @@ def edge_record(
         left_out={
             word.value: int(np.count_nonzero(timed.outcome == word))
             for word in DeviceOutcome
-            if word is not DeviceOutcome.OK
+            if word is not DeviceOutcome.OK and (word is not DeviceOutcome.TRUNCATED or planned.truncated is not None)
         },
         num_samples=_num_samples(results),
         train_loss=_mean(whole["loss"][timed.takes_part]),

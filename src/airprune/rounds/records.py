@@ -85,13 +85,14 @@ class EdgeRecord(JsonRecord):
     energy_j: Annotated[float | None, About(Per.ROUND, _ENERGY)]
     mean_pruning_ratio: Annotated[float | None, About(Per.ROUND, "over the devices that took part")]
     left_out: Annotated[
-        dict[str, int], About(Per.ROUND, "devices `blocked` by the planner, `dropped`, `late`, `failed`")
+        dict[str, int],
+        About(Per.ROUND, "devices `blocked` by the planner, `truncated` over the air, `dropped`, `late`, `failed`"),
     ]
     num_samples: Annotated[int | None, About(Per.ROUND, "samples trained on, each once per epoch")]
     train_loss: Annotated[float | None, About(Per.ROUND, "mean over devices")]
     device: Annotated[tuple[int, ...], About(Per.DEVICE, "its index")]
     edge: Annotated[tuple[int, ...], About(Per.DEVICE, "the edge that serves it")]
-    fate: Annotated[tuple[str, ...], About(Per.DEVICE, "`ok`, `blocked`, `dropped`, `late` or `failed`")]
+    fate: Annotated[tuple[str, ...], About(Per.DEVICE, "`ok`, `blocked`, `truncated`, `dropped`, `late` or `failed`")]
     bandwidth_share: Annotated[Numbers, About(Per.DEVICE, "b_n")]
     pruning_ratio: Annotated[Numbers, About(Per.DEVICE, "ρ_n after rounding to whole weights")]
     kept_weights: Annotated[tuple[int, ...], About(Per.DEVICE, "prunable weights kept")]
@@ -139,6 +140,21 @@ class EdgeRecord(JsonRecord):
     ] = None
     lag: Annotated[
         Numbers | None, About(Per.DEVICE, "rounds since the model it began with, where that is not this round's")
+    ] = None
+    exchange_s: Annotated[
+        Numbers | None,
+        About(
+            Per.EDGE,
+            "keys and shares of secure sums, or lengths of updates that are summed over the air; a part of "
+            "`edge_latency_s`; with aggregation `secure-sum` or `over-the-air`",
+        ),
+    ] = None
+    exchange_bits: Annotated[
+        float | None, About(Per.ROUND, "what devices sent of them, a part of `uploaded_bits`; likewise")
+    ] = None
+    mean_error_sq: Annotated[
+        Numbers | None,
+        About(Per.EDGE, "expected squared error of the mean by receiver noise, over all weights; with `over-the-air`"),
     ] = None
     attackers: Annotated[
         tuple[int, ...] | None, About(Per.ROUND, "those of its devices that uploaded and are attackers, with `attack`")
@@ -305,7 +321,7 @@ class Totals:
     Attributes:
       time_s: simulated seconds of all finished global rounds.
       uploaded_weights, uploaded_bits, energy_j: since the start.
-      left_out: devices that were blocked, dropped or late, counted once per edge round, since the start.
+      left_out: devices that were blocked, truncated, dropped or late, counted once per edge round, since the start.
       num_samples: samples trained on since the start.
       d2d_bits, d2d_energy_j: what devices sent to each other since the start, and its part of `energy_j`.
       backhaul_bits: above the edges since the start, where the topology decides it or the downlink is charged.

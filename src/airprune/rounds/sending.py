@@ -24,7 +24,10 @@ SLOTS = OWN, BEGUN = "personal.layers", "personal.begun"
 def make_private(
     device: Device, received: Array, sub_model: SubModel, clip_norm: float, orders: Orders, streams: Streams
 ) -> None:
-    """Clips the update of all that will be sent, biases included, and adds the device's noise; in place."""
+    """Clips the update of all that will be sent, biases included, and adds the device's noise; in place.
+
+    Where the sum of t updates is to have the noise, a device adds 1/√t of it.
+    """
     is_sent = np.ones(device.shape.num_state, dtype=bool)
     is_sent[device.shape.personal] = False
     if sub_model.freezes:
@@ -35,6 +38,8 @@ def make_private(
     base = received[is_sent].astype(np.float64)
     update = state[is_sent].astype(np.float64) - base
     clipped = clip(update, clip_norm)
+    if device.settings.noise_of_sum:
+        noise_multiplier /= orders.hidden_among**0.5
     if noise_multiplier:
         clipped = clipped + noise_multiplier * clip_norm * streams.noise(orders.device, len(update))
     if clipped is not update:

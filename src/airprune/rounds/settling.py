@@ -14,6 +14,7 @@ from airprune.methods.masking.base import FREE
 from airprune.methods.outcome import Outcome
 from airprune.methods.selection.base import Candidates
 from airprune.rounds.experiment import Experiment
+from airprune.rounds.over_the_air import with_sent_power
 from airprune.rounds.plan_round import RoundPlan
 from airprune.rounds.recording import by_device, mean_loss
 from airprune.rounds.state import Place, RunState
@@ -32,7 +33,7 @@ def settle(
     """Settles a round: returns its final times, and the outcome that components and parts see."""
     _check_bits(run, plan.timed, results)
     timed = _without_failed(run, _as_sent(run, plan.timed, results), results)
-    timed = with_idle_energy(run.context, timed, plan.lag)
+    timed = with_idle_energy(run.context, with_sent_power(run.context, timed, results), plan.lag)
     planned, columns = timed.planned, by_device(timed, results)
     trained = [result.statistics.device for result in results]
     outcome = Outcome(
@@ -128,6 +129,9 @@ def _report_failures(failures: Sequence[Failure], reported: set[int]) -> None:
     for failure in failures:
         if failure.device not in reported:
             reported.add(failure.device)
+            if failure.refused:
+                _log.error("The upload of device %d was refused: %s", failure.device, failure.trouble)
+                continue
             _log.error(
                 "Device %d failed %d times and is excluded from this round:\n%s",
                 failure.device,

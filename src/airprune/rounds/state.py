@@ -84,6 +84,12 @@ class RunState:
         return self.tree.nodes(self.tree.depth - 1)
 
     @property
+    def clock_s(self) -> float:
+        """The simulated time at which the edge round to come begins, by the clock of the slowest edge."""
+        passed = [np.nansum(np.array(rows, dtype=np.float64), axis=0).max() for rows in self.latency_s if rows]
+        return float(self.totals.time_s + sum(passed))
+
+    @property
     def edge_round(self) -> int:
         return self.counters[-1]
 

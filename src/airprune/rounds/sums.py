@@ -20,6 +20,7 @@ from airprune.components.component import ModelShape
 from airprune.engines.base import merged_in_batches
 from airprune.methods.aggregation import Aggregation
 from airprune.methods.aggregation.masked_sum import MaskedSum
+from airprune.methods.aggregation.over_the_air import AirSum, Sent
 from airprune.methods.masking.core.coverage import Coverage, coverage_of
 from airprune.rounds.messages import Upload
 from airprune.rounds.rollback import Verdict, update_length, verdict_on
@@ -43,12 +44,14 @@ class Failure:
 
     Attributes:
       diverged: whether it failed since its model, or what it chooses by, is not finite.
+      refused: whether it sent something that its edge refused.
     """
 
     device: int
     trouble: str
     outcome: str = "failed"
     diverged: bool = False
+    refused: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -115,6 +118,8 @@ def chunk_sum(
       received: the model that they started from.  [num_state]
     """
     total = aggregation.Sum.zeros(shape.num_state, shape.prunable)
+    if task.cohort is not None:
+        total.begin(task.cohort)
     rows: list[tuple[Any, ...]] = []
     failures, reports = [], dict[str, Array]()
     memory: dict[str, list[Array]] = {name: [] for name in task.memory}
@@ -208,6 +213,7 @@ class EdgeResult:
       kept_by: how many devices sent each prunable weight; 0 if too few.  [num_prunable]
       suspected: devices whose updates were not finite or far too long, see `rollback`.
       rolled_back: whether the average exploded, so that `combined` is what the devices started from.
+      sent: how its devices have sent, if their signals added up on the air.
     """
 
     combined: Array
@@ -219,6 +225,7 @@ class EdgeResult:
     reports: Mapping[str, Array]
     suspected: tuple[int, ...] = ()
     rolled_back: bool = False
+    sent: Sent | None = None
 
 
 def add_child(
@@ -241,10 +248,7 @@ def add_child(
       work: of a device: see `TrainTask.work`.
       frozen: entries that a device left as it received them and does not count for; None if none.  [num_state] bool
     """
-    if aggregation.overrides(Aggregation.read):
-        state = aggregation.read(state, previous)
-        if mask is not None:
-            state[total.prunable] = np.where(mask, state[total.prunable], 0.0)
+    state = as_read(aggregation, state, mask, previous, total.prunable)
     if frozen is not None:
         if mask is not None:  # what is masked does not count already
             frozen = frozen.copy()
@@ -257,6 +261,15 @@ def add_child(
         total.add_member(state, mask, weight, is_master=device == master, master=master, work=work)
     if frozen is not None:
         total.leave_out(frozen, weight)
+
+
+def as_read(aggregation: Aggregation, state: Array, mask: Array | None, previous: Array, prunable: slice) -> Array:
+    """Returns a child's model as the aggregation reads it, zero where `mask` is false.  [num_state]"""
+    if aggregation.overrides(Aggregation.read):
+        state = aggregation.read(state, previous)
+        if mask is not None:
+            state[prunable] = np.where(mask, state[prunable], state.dtype.type(0.0))
+    return state
 
 
 def merge_sums(parts: Iterable[ChunkSum]) -> ChunkSum:
@@ -303,7 +316,7 @@ def finish_sum(
       min_contributors: t; a weight that fewer devices kept counts as kept by none.
       rollback: X of `rollback`, given the lengths of the updates; None: never.
     """
-    held, verdict = np.zeros(len(received), dtype=bool), Verdict()
+    held, verdict, sent = np.zeros(len(received), dtype=bool), Verdict(), None
     if part.total is None or not part.total.all_count:
         kept_by = np.zeros(prunable.stop - prunable.start, dtype=np.int64)
         coverage = coverage_of(kept_by, 0)
@@ -316,6 +329,8 @@ def finish_sum(
         held[prunable] = kept_by > 0
         coverage = coverage_of(kept_by, part.total.all_count)
         combined = aggregation.finish(part.total, received)
+        if isinstance(part.total, AirSum):
+            sent = part.total.sent()
         if served_weight is not None:
             combined = aggregation.absent(combined, received, part.total.all_weight / served_weight)
         if least > 1:
@@ -334,6 +349,7 @@ def finish_sum(
         reports=part.reports,
         suspected=tuple(part.statistics.device[list(verdict.suspected)].tolist()),
         rolled_back=verdict.rolled_back,
+        sent=sent,
     )
 
 

@@ -30,7 +30,7 @@ Array = np.ndarray
 # A time above the deadline by less than this factor is rounding.
 _ROUNDING = 1.0 + 1e-9
 # A device whose true link is nearly nothing gives up after so many times what it had.
-_GIVEN_UP = 1000.0
+GIVEN_UP = 1000.0
 
 
 class DeviceOutcome(StrEnum):
@@ -40,6 +40,8 @@ class DeviceOutcome(StrEnum):
     """It uploaded in time and counts in the average."""
     BLOCKED = "blocked"
     """It made its edge infeasible and was excluded by the planner."""
+    TRUNCATED = "truncated"
+    """Its channel was too bad to send over the air with the others, and the edge excluded it."""
     DROPPED = "dropped"
     """It disappeared after planning."""
     LATE = "late"
@@ -88,6 +90,8 @@ class TimedRound:
       outcome: a `DeviceOutcome` word.
       edge_latency_s: how long each edge waits, Eq. (16).  [num_edges]
       downlink_s, downlink_bits: of the models that each edge sends before; None where that is free.  [num_edges]
+      exchange_s: of the messages of secure sums beside the updates; None without.  [num_edges]
+      exchange_bits: what each device sends of them, a part of `uploaded_bits`.
       relay_s: how long it waits between training and uplink, for exchanges between devices; None without any.
       d2d_bits, d2d_energy_j: what it sends to other devices, and the part of `energy_j` that this takes.
     """
@@ -105,6 +109,8 @@ class TimedRound:
     d2d_energy_j: Array | None = None
     downlink_s: Array | None = None
     downlink_bits: Array | None = None
+    exchange_s: Array | None = None
+    exchange_bits: Array | None = None
 
     @property
     def takes_part(self) -> Array:
@@ -118,8 +124,9 @@ class TimedRound:
 
     @property
     def edge_round_s(self) -> Array:
-        """Duration of each edge's round: its downlink, if charged, and its wait.  [num_edges]"""
-        return self.edge_latency_s if self.downlink_s is None else self.downlink_s + self.edge_latency_s
+        """Duration of each edge's round: its downlink, if charged, its wait, and other messages.  [num_edges]"""
+        took_s = self.edge_latency_s if self.downlink_s is None else self.downlink_s + self.edge_latency_s
+        return took_s if self.exchange_s is None else took_s + self.exchange_s
 
     @property
     def edge_status(self) -> Array:
@@ -138,7 +145,7 @@ class TimedRound:
             planned=replace(
                 self.planned, **_indexed(self.planned, kept, but=("edges", "status", "shadow_price", "mask"))
             ),
-            **_indexed(self, kept, but=("edge_latency_s", "downlink_s", "downlink_bits")),
+            **_indexed(self, kept, but=("edge_latency_s", "downlink_s", "downlink_bits", "exchange_s")),
         )
 
 
@@ -167,7 +174,7 @@ def time_round(context: PlanningContext, planned: PlannedRound, events: Events, 
     compute_s = compute_s * events.slowdown
     limit_s = np.maximum(planned.deadline_s, 0.0 if strict else planned_s) * _ROUNDING
     if planned.true_rate_bps is not None:
-        uplink_s = np.minimum(_uplink_s(context, planned, planned.true_rate_bps), _GIVEN_UP * limit_s)
+        uplink_s = np.minimum(_uplink_s(context, planned, planned.true_rate_bps), GIVEN_UP * limit_s)
         after_s = uplink_s if relay_s is None else relay_s + uplink_s
     total_s = compute_s + after_s
     arrives_s = np.where(in_plan & ~events.dropped & (total_s <= limit_s), total_s, np.inf)
@@ -178,6 +185,8 @@ def time_round(context: PlanningContext, planned: PlannedRound, events: Events, 
         [DeviceOutcome.BLOCKED, DeviceOutcome.DROPPED, DeviceOutcome.LATE],
         DeviceOutcome.OK,
     )
+    if planned.truncated is not None:
+        outcome = np.where(planned.truncated, DeviceOutcome.TRUNCATED, outcome)
     if relay is not None:  # what was handed to a device that does not arrive is lost with it
         outcome = np.where(outcome[relay.head] == DeviceOutcome.OK, outcome, outcome[relay.head])
     # An edge that misses a device waits until the deadline, or until a baseline that ignores it would have arrived.
@@ -206,6 +215,8 @@ def _uplink_s(context: PlanningContext, planned: PlannedRound, full_band_rate_bp
     share = np.where(planned.in_plan, planned.share, 1.0)
     rate_bps = uplink_rate_bps(share, full_band_rate_bps, context.radio.slice_bandwidth_hz)
     uplink_s = uplink_time_s(planned.uplink_bits, rate_bps, bits_per_weight=1.0)
+    if context.radio.pilots:
+        uplink_s = uplink_s + context.sounding_s(planned.edge)
     return uplink_s if planned.relay is None else uplink_s[planned.relay.head]
 
 
@@ -269,6 +280,14 @@ def with_idle_energy(context: PlanningContext, timed: TimedRound, lag: Array) ->
     return replace(timed, energy_j=timed.energy_j + np.where(planned.in_plan, idle_j, 0.0))
 
 
+def _radiating_s(context: PlanningContext, planned: PlannedRound, uplink_s: Array) -> Array:
+    """Returns the time in which devices send their own pilots, and their updates in their group's share of the time."""
+    data_s = np.maximum(uplink_s - context.sounding_s(planned.edge), 0.0)
+    if context.radio.num_streams > 1:
+        data_s = data_s * np.where(planned.in_plan, planned.share, 0.0)
+    return data_s + context.radio.pilot_s
+
+
 def _energy_j(context: PlanningContext, planned: PlannedRound, compute_s: Array, uplink_s: Array) -> Array:
     clock = context.clock
     compute_j = compute_energy_j(
@@ -280,6 +299,8 @@ def _energy_j(context: PlanningContext, planned: PlannedRound, compute_s: Array,
     power_w = (
         context.radio.transmit_power_w if planned.power_w is None else np.where(planned.in_plan, planned.power_w, 1.0)
     )
+    if context.radio.num_streams > 1 or context.radio.pilots:
+        uplink_s = _radiating_s(context, planned, uplink_s)
     if planned.relay is not None:
         uplink_s = np.where(planned.relay.uploads, uplink_s, 0.0)
         power_w = np.where(planned.relay.uploads, power_w, 1.0)

@@ -49,6 +49,7 @@ def run(
     train: Any = None,
     optimizer: Any = None,
     replay: str | Path | None = None,
+    what_if: Callable[[Any], None] | None = None,
     callbacks: Sequence[GivenCallback] = (),
 ) -> Records:
     """Runs a scenario; yields one record per edge round and per global round as they happen.
@@ -74,6 +75,8 @@ def run(
       optimizer: in place of `train.optimizer`: a function of (parameters, lr=…) that returns a torch optimiser, such as
         `torch.optim.AdamW`.
       replay: a deployment's run folder: presence of devices, inputs of plans and outcomes of uploads are taken from it.
+      what_if: of a replay: predict which uploads miss the deadline under this scenario, which may differ from the
+        recorded one; called with each `PredictedRound`.
       callbacks: receive every record once it is saved: functions of a record, functions of a global round's record
         and the model, `Callback`s, or names of loggers ("tensorboard", "wandb", "mlflow").
     """
@@ -90,10 +93,10 @@ def run(
     kernel = None if folder is None else folder.kernel
     environment = Environment()
     if replay is not None:
-        from airprune.deployment.replay import Replayed
-
         replayed = RunFolder(path_of("run.replay", replay))
-        environment, kernel = Replayed(replayed), kernel or replayed.kernel_used
+        environment, kernel = _replay_environment(replayed, what_if), kernel or replayed.kernel_used
+    elif what_if is not None:
+        raise UsageError("run.what_if needs the run folder of a deployment, got none; give it as replay.")
     if kernel == "native" and native.trouble:
         raise UsageError(
             f"{out if replay is None else replay} was trained with the native kernel, which cannot be used here: "
@@ -109,12 +112,20 @@ def run(
         optimizer=optimizer,
         kernel=kernel,
     )
+    environment.check(experiment)
     states: list[RunState] = []
     records = records_of(experiment, folder, environment, show=states.append)
     if not callbacks:
         return records
     place = None if folder is None else folder.path
     return with_callbacks(callbacks, records, scenario, place, lambda: _read_only(_trained(experiment, states[-1])))
+
+
+def _replay_environment(folder: RunFolder, what_if: Callable[[Any], None] | None) -> Environment:
+    from airprune.deployment.replay import Replayed
+    from airprune.deployment.what_if import WhatIf
+
+    return Replayed(folder) if what_if is None else WhatIf(folder, what_if)
 
 
 def _read_only(model: dict[str, np.ndarray]) -> dict[str, np.ndarray]:

@@ -13,7 +13,7 @@ import io
 import logging
 import os
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -81,19 +81,53 @@ def export_onnx(run: str | Path, out: str | Path, *, model: nn.Module | None = N
     if isinstance(module, nn.ModuleList):
         raise UsageError(f"{run} has trained {len(module)} models; export one of load_model(run) by torch.onnx.")
     x = _batch(run, sample, next(module.parameters()).dtype)
+    return _written(Path(out), _onnx(module, x, f"{run} cannot be exported").SerializeToString())
+
+
+def onnx_graph(module: nn.Module, input_shape: Sequence[int]) -> tuple[bytes, tuple[str, ...]]:
+    """Returns a module's operations as ONNX, in evaluation mode, without its weights, and the names of these.
+
+    The names are those of the module's tensors; the runtime has to be given them.
+    """
+    from onnx import TensorProto
+
+    tensors = module.state_dict()
+    x = torch.zeros(2, *input_shape, dtype=next(module.parameters()).dtype)
+    model = _onnx(module.eval(), x, "The model has no ONNX graph", optimize=False)
+    used = {name for node in model.graph.node for name in node.input}
+    kept = [one for one in model.graph.initializer if one.name in used]
+    del model.graph.initializer[:]  # the runtime refuses a tensor that is given and used nowhere
+    model.graph.initializer.extend(kept)
+    outside = [one for one in model.graph.initializer if one.name in tensors]
+    for one in outside:
+        name, kind, dims = one.name, one.data_type, list(one.dims)
+        one.Clear()
+        one.name, one.data_type, one.data_location = name, kind, TensorProto.EXTERNAL
+        one.dims.extend(dims)
+        one.external_data.add(key="location", value="weights")
+    for part in (*model.graph.node, *model.graph.input, *model.graph.output, model.graph):  # places in source files
+        part.ClearField("doc_string")
+        part.ClearField("metadata_props")
+    model.ClearField("metadata_props")
+    model.graph.ClearField("value_info")
+    return bytes(model.SerializeToString()), tuple(one.name for one in outside)
+
+
+def _onnx(module: nn.Module, x: torch.Tensor, failure: str, **options: Any) -> Any:
+    """Returns the module as ONNX for any number of samples like these."""
     try:
         with _quiet_torch():
             program = torch.onnx.export(
-                module, (x,), dynamo=True, verbose=False, input_names=["x"], dynamic_shapes=({0: "batch"},)
+                module, (x,), dynamo=True, verbose=False, input_names=["x"], dynamic_shapes=({0: "batch"},), **options
             )
     except ImportError as error:
         raise UsageError(
             f"ONNX needs the packages onnx and onnxscript ({first_sentence(error)}); pip install 'airprune[export]'."
         ) from None
     except Exception as error:  # whatever the module's own forward raises on symbols
-        raise WorkFailed(f"{run} cannot be exported: {first_sentence(error)}.") from None
+        raise WorkFailed(f"{failure}: {first_sentence(error)}.") from None
     assert program is not None
-    return _written(Path(out), program.model_proto.SerializeToString())
+    return program.model_proto
 
 
 @contextlib.contextmanager

@@ -104,6 +104,7 @@ class MeasuredRow(JsonRecord):
       model_digest: of the edge's model and memory after the round.
       local_steps, first_trained, last_trained: the planned work, where the scheme plans it.
       extra_s: the part of `planned_compute_s` that is planned for other things than training.
+      exchange_bytes: of the keys and shares of a secure sum, as they came.
     """
 
     required: ClassVar[tuple[str, ...]] = ("round", "global_round", "edge_round", "edge", "device", "fate")
@@ -139,6 +140,7 @@ class MeasuredRow(JsonRecord):
     first_trained: int | None = None
     last_trained: int | None = None
     extra_s: float | None = None
+    exchange_bytes: int | None = None
     extra: dict[str, Any] = field(default_factory=dict)
 
     @property
@@ -196,20 +198,34 @@ def measured_s(rows: Iterable[MeasuredRow]) -> float | None:
 
 
 class MeasuredLog:
-    """Writes both files of a run folder, from the edge round with this number on; later lines are cut off."""
+    """Writes both files of a run folder, from the edge round with this number on; later lines are cut off.
+
+    Inputs of this round stay if it is planned with the very same again: nodes may have begun it with them, so that a
+    process that is killed here must not lose them.
+    """
 
     def __init__(self, folder: RunFolder, *, next_round: int) -> None:
-        self._inputs = Lines(folder.inputs_file, _length_before(folder.inputs_file, next_round))
+        self._before = _length_before(folder.inputs_file, next_round)
+        self._inputs = Lines(folder.inputs_file, _length_before(folder.inputs_file, next_round + 1))
         self._measured = Lines(folder.measured_file, _length_before(folder.measured_file, next_round))
         with sentence_if_unwritable(folder.path):
             self._inputs.cut()
             self._measured.cut()
+            with files.open_to_read(folder.inputs_file) as file:
+                file.seek(self._before)
+                self._kept = file.read()
         self._folder = folder.path
 
     def planned(self, inputs: PlannedInputs) -> None:
         """Writes a round's inputs before its orders are sent: without them it cannot be replayed."""
+        line, kept, self._kept = _line(inputs), self._kept, b""
+        if kept == line:
+            return
         with sentence_if_unwritable(self._folder):
-            self._inputs.append(_line(inputs))
+            if kept:
+                self._inputs.num_bytes = self._before
+                self._inputs.cut()
+            self._inputs.append(line)
 
     def measured(self, rows: Sequence[MeasuredRow]) -> None:
         with sentence_if_unwritable(self._folder):
@@ -246,6 +262,11 @@ def read_inputs(folder: RunFolder) -> dict[int, PlannedInputs]:
 def row_in(line: bytes) -> MeasuredRow | None:
     """Reads one line of measured.jsonl; None for one still being written, or damaged."""
     return next(_read(MeasuredRow, [line]), None)
+
+
+def inputs_in(line: bytes) -> PlannedInputs | None:
+    """Reads one line of inputs.jsonl, likewise."""
+    return next(_read(PlannedInputs, [line]), None)
 
 
 def _read(kind: type[R], lines: Iterable[bytes]) -> Iterator[R]:

@@ -6,13 +6,24 @@ import dataclasses
 
 import numpy as np
 
+from airprune.errors import InvalidValue
 from airprune.scenario.sections import NetworkSection, RadioSection
 from airprune.units import db_to_ratio, dbm_to_watt
-from airprune.wireless.channel import Radio
+from airprune.wireless.channel import LIGHT_M_PER_S, Radio
+from airprune.wireless.csi import known_correlation
+from airprune.wireless.motion import Motion, Traced, Waypoints
 from airprune.wireless.network import Disc, LogUniform, Network, Placement, Ring, place_flat, place_hierarchical
+from airprune.wireless.traces import read_traces
 
 
-def build_radio(section: RadioSection) -> Radio:
+def build_radio(section: RadioSection, *, speed_m_per_s: float = 0.0) -> Radio:
+    doppler_hz = speed_m_per_s * section.carrier_hz / LIGHT_M_PER_S
+    known = known_correlation(
+        doppler_hz=doppler_hz,
+        delay_s=section.csi_delay_s,
+        pilots=section.pilots,
+        pilot_snr=db_to_ratio(section.pilot_snr_db),
+    )
     power, density = section.noise_power_dbm, section.noise_density_dbm_per_hz
     return Radio(
         bandwidth_hz=section.bandwidth_hz,
@@ -23,17 +34,42 @@ def build_radio(section: RadioSection) -> Radio:
         slice_noise=section.slice_noise,
         path_loss=section.path_loss,
         carrier_hz=section.carrier_hz,
+        speed_m_per_s=speed_m_per_s,
         shadowing_std_db=section.shadowing_std_db,
         fading=section.fading,
         rician_k=db_to_ratio(section.rician_k_db),
         num_antennas=section.num_antennas,
+        num_streams=section.num_streams,
         reuse=section.reuse,
-        csi_correlation=section.csi_correlation,
+        csi_correlation=section.csi_correlation * known,
+        pilots=section.pilots,
+        report_bits=section.report_bits,
+        power_p0_w=None if section.power_p0_dbm is None else dbm_to_watt(section.power_p0_dbm),
+        power_alpha=section.power_alpha,
         rate=section.rate,
         downlink=section.downlink,
         station_power_w=None if section.station_power_dbm is None else dbm_to_watt(section.station_power_dbm),
         receive_power_w=section.receive_power_w,
         amplifier_efficiency=section.amplifier_efficiency,
+    )
+
+
+def build_motion(section: NetworkSection, network: Network, radio: Radio, *, seed: int) -> Motion | None:
+    """Reads the traces, or sets devices in motion; None where they stay."""
+    if section.traces is not None:
+        return Traced(traces=read_traces(section.traces, network, radio), radio=radio, start_s=section.start_s)
+    if section.mobility == "none":
+        return None
+    if network.has_measured_links:
+        rule = "must be none with a table of measured links, which has no places"
+        raise InvalidValue("Scenario.network.mobility", rule, section.mobility, "Give distance_m or coordinates")
+    return Waypoints(
+        network=network,
+        radio=radio,
+        seed=seed,
+        speed_m_per_s=section.speed_m_per_s,
+        radius_m=section.flat_outer_m if network.topology == "flat" else section.edge_distance_m + section.outer_m,
+        start_s=section.start_s,
     )
 
 

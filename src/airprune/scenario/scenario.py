@@ -28,7 +28,9 @@ from airprune.settings.toml_text import flat
 from airprune.tables.source import MAX_TABLE_BYTES
 from airprune.text import shown
 from airprune.wireless.channel import Radio
+from airprune.wireless.motion import Motion
 from airprune.wireless.network import Network
+from airprune.wireless.traces import MAX_TRACE_BYTES
 
 # Settings that the representation of a scenario names.
 _MOST_SHOWN = 8
@@ -204,6 +206,8 @@ class Scenario(Section):
         counted = {key: value for key, value in changed.items() if key not in _labels()}
         if self.network.table is not None:
             counted["network.table"] = _digest(self.network.table)
+        if self.network.traces is not None:
+            counted["network.traces"] = _digest(self.network.traces, "network.traces")
         if self.data.path is not None:
             from airprune.data.files import digest_of
 
@@ -251,7 +255,11 @@ class Scenario(Section):
 
     def build_radio(self) -> Radio:
         """Returns the uplink channel in SI units."""
-        return build.build_radio(self.radio)
+        return build.build_radio(self.radio, speed_m_per_s=self.network.speed_m_per_s)
+
+    def build_motion(self, network: Network, radio: Radio) -> Motion | None:
+        """Returns the movement of devices, by traces or from waypoint to waypoint; None: they stay."""
+        return build.build_motion(self.network, network, radio, seed=self.seed)
 
     @property
     def num_devices(self) -> int:
@@ -383,6 +391,7 @@ def _start_paths_at(folder: Path, values: dict[str, Any]) -> None:
         ("data", "path"),
         ("clock", "profile"),
         ("model", "start"),
+        ("network", "traces"),
     ):
         part = values.get(section)
         if not isinstance(part, dict) or not isinstance(path := part.get(key), str):
@@ -391,8 +400,15 @@ def _start_paths_at(folder: Path, values: dict[str, Any]) -> None:
             part[key] = str(folder / path)
 
 
+_MOST_BYTES = {
+    "network.table": MAX_TABLE_BYTES,
+    "network.traces": MAX_TRACE_BYTES,
+    "model.start": MAX_WEIGHTS_BYTES,
+}
+
+
 def _digest(table: str, key: str = "network.table") -> str:
-    path, most = Path(table), MAX_TABLE_BYTES if key == "network.table" else MAX_WEIGHTS_BYTES
+    path, most = Path(table), _MOST_BYTES[key]
     try:
         with files.open_to_read(path, max_bytes=most) as file:
             return hashlib.file_digest(file, "sha256").hexdigest()

@@ -33,6 +33,9 @@ class Environment:
 
     keeps_memory = True
 
+    def check(self, experiment: Experiment) -> None:
+        """Refuses an experiment that it is not for, before anything is written."""
+
     def values(self, experiment: Experiment) -> dict[str, Array]:
         """Returns the initial values that it keeps in the run's state; reserved names begin with `world/`."""
         return {}

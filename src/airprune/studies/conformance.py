@@ -68,6 +68,11 @@ _SECTIONS = {
 _BESIDE: dict[str, dict[str, Any]] = {
     "channels": {"radio.fading": "rayleigh", "radio.num_antennas": 2, "radio.shadowing_std_db": 6.0}
 }
+# Settings without which one component is refused.
+_NEEDED: dict[tuple[str, str], dict[str, Any]] = {
+    ("aggregation", name): {"aggregation.cloud": "masked-mean", "plan.scheme": "no-pruning"}
+    for name in ("secure-sum", "over-the-air")
+}
 _TIGHT_S, _LOOSE_S = 0.0003, 1.0
 _SMALL: dict[str, Any] = {
     "seed": 5,
@@ -150,7 +155,7 @@ class Subject:
 
     @cached_property
     def choice(self) -> dict[str, Any]:
-        return dict.fromkeys(KEYS[self.kind], self.name)
+        return dict.fromkeys(KEYS[self.kind], self.name) | _NEEDED.get((self.kind, self.name), {})
 
     def scenario(self, changes: Mapping[str, Any] | None = None, *, deadline_s: float = _TIGHT_S) -> Scenario:
         values = {**_SMALL, "plan.deadline_s": deadline_s, **_BESIDE.get(self.kind, {}), **self.choice}

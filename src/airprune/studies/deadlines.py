@@ -107,8 +107,8 @@ def deadlines(
     found: FirstRound | None = None
     for name in dict.fromkeys(names):
         clocked = _on_clock(scenario, name)
-        data = dataset if found is None else found.experiment.dataset
-        found = first_round(Experiment.of(clocked, model=model, dataset=data))
+        experiment = Experiment.of(clocked, model=model, dataset=dataset)
+        dataset, found = experiment.dataset, first_round(experiment)
         words = clocked.clock.words
         smallest_s[words] = float(np.max(found.plan.min_deadline_s))
         rows += _rows(found, words, given_s, is_own=name == OWN)

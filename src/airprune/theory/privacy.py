@@ -8,6 +8,10 @@ with μ = √T μ₁ (Dong, Roth, Su 2022), and that is (ε, δ) private just if
 
     δ  ≥  Φ(μ/2 − ε/μ) − e^ε Φ(−μ/2 − ε/μ).
 
+With secure sums (`privacy.noise_of = "sum"`) the adversary reads sums of at least t devices, each of which adds
+N(0, (z C)² / t). One device's data move a sum by at most 2 C, and the noise of t devices is z C, so the same holds. The
+noise of c devices that collude with the reader does not count: z √(1 − c/t) is left.
+
 Client sampling is not counted as amplification: the edge sees which devices upload. Beyond the bound are which
 weights a device sends, if its data choose them, and the numbers beside an update: loss and number of samples.
 """
@@ -86,9 +90,12 @@ def privacy_notes(scenario: Scenario, *, deployed: bool = False) -> list[str]:
     tree = method.topology.build(np.array(scenario.edge_rounds_of))
     rounds = scenario.rounds.global_rounds * math.prod(tree.max_rounds(level) for level in range(tree.depth))
     epsilon = privacy_epsilon(settings.noise_multiplier, rounds, settings.delta)
+    reader = "reader of its updates"
+    if settings.noise_of == "sum":
+        reader = "reader of the sums of its edge that no device helps, the edge included,"
     notes = [
         f"Privacy: epsilon = {epsilon:.3g} at delta = {settings.delta:g} for all of a device's data, against any "
-        f"reader of its updates of up to {rounds:,} edge rounds; its loss and number of samples are sent without noise."
+        f"{reader} of up to {rounds:,} edge rounds; its loss and number of samples are sent without noise."
     ]
     masking = method.masking
     if masking.by_data and scenario.plan.max_pruning_ratio > 0.0:

@@ -9,6 +9,7 @@
     recorded   results that come with the package
     planner    the planner page: settings, network or fleet, plan
     runs       the runs page; starting: runs started from it
+    deployment the Deployment page: fleets and runs on real machines
     results    the pages of results: overview, league, reproduction
     app        all of these as one application
     serve      a free port, and the server on it

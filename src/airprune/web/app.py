@@ -10,6 +10,7 @@ from starlette.middleware.gzip import GZipMiddleware
 import airprune
 from airprune.web import assets
 from airprune.web.answers import answer_errors
+from airprune.web.deployment import routes as deployment
 from airprune.web.limits import MAX_DOWNLOADS, Lanes, Places
 from airprune.web.planner import routes as planner
 from airprune.web.planner.fleets import FleetMemory
@@ -28,6 +29,7 @@ ROUTERS = (
     planner.router,
     work.router,
     runs.router,
+    deployment.router,
     results.router,
     starting.router,
 )

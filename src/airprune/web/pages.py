@@ -30,6 +30,7 @@ PAGES = (
     Page("planner", "/planner", "Planner", "planner"),
     Page("work", "/work", "Work", "planner"),
     Page("runs", "/runs", "Runs", "runs"),
+    Page("deployment", "/deployment", "Deployment", "deployment"),
     Page("league", "/league", "League", "results"),
     Page("reproduction", "/reproduction", "Reproduction", "results"),
 )

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -31,6 +31,8 @@ PAPER_BANDWIDTH_HZ = 20e6
 PAPER_TRANSMIT_POWER_W = dbm_to_watt(28.0)
 PAPER_NOISE_POWER_W = dbm_to_watt(-110.0)
 RECEIVE_POWER_W = 0.33  # ESP32: 100 mA at 3.3 V while it receives 802.11b/g/n (Espressif, ESP32 Series data sheet)
+
+LIGHT_M_PER_S = 299_792_458.0
 
 # Limit of a measured rate: more is no radio, and float64 would not hold its SNR.
 MAX_BITS_PER_HZ = 100.0
@@ -56,14 +58,20 @@ class Radio:
       path_loss: a name in PATH_LOSS.
       carrier_hz, base_height_m, device_height_m: read by the TR 38.901 models; base_height_m None takes
         the model's own.
+      speed_m_per_s: of devices, for Doppler.
       shadowing_std_db: None takes the model's own (0 for log-distance).
       fading: "none", "rayleigh" or "rician".
       rician_k: power of the direct path over that of all others, a plain ratio; TR 38.901's mean is 9 dB.
       num_antennas: M at the station, combined by maximum ratio.
+      num_streams: U, devices that a station hears at once by zero forcing; 1: one at a time. See `mimo`.
       reuse: edges whose numbers differ by a multiple of it use the same bandwidth, and their devices interfere; None:
         no two do.
       csi_correlation: c of the scattered part of a channel with what plans know of it; 1: they know the fading of
         their round exactly. See `csi`.
+      pilots: pilot symbols that every selected device sends in an edge round, in turn over the whole bandwidth.
+      report_bits: of the channel report that goes up beside every update.
+      power_p0_w, power_alpha: open-loop power control: a device sends with min(p_n, P0 PL^alpha), PL the path loss to
+        its station, shadowing included; None: with p_n.
       rate: "shannon" as in Eq. (10), or "nr-mcs": see `mcs`.
       downlink: "none" if models reach the devices in no time and for free; "broadcast" if a station sends one model for
         all of its devices; "unicast" if it sends each device its own.
@@ -82,12 +90,18 @@ class Radio:
     carrier_hz: float = 3.5e9
     base_height_m: float | None = None
     device_height_m: float = 1.5
+    speed_m_per_s: float = 0.0
     shadowing_std_db: float | None = None
     fading: Literal["none", "rayleigh", "rician"] = "none"
     rician_k: float = db_to_ratio(9.0)
     num_antennas: int = 1
+    num_streams: int = 1
     reuse: int | None = None
     csi_correlation: float = 1.0
+    pilots: int = 0
+    report_bits: float = 0.0
+    power_p0_w: float | None = None
+    power_alpha: float = 1.0
     rate: Literal["shannon", "nr-mcs"] = "shannon"
     downlink: Literal["none", "broadcast", "unicast"] = "none"
     station_power_w: float | None = None
@@ -119,11 +133,20 @@ class Radio:
             quantity("Radio.base_height_m", self.base_height_m, above=ENVIRONMENT_HEIGHT_M, at_most=150.0)
         if self.shadowing_std_db is not None:
             quantity("Radio.shadowing_std_db", self.shadowing_std_db, at_least=0.0, at_most=100.0)
+        quantity("Radio.speed_m_per_s", self.speed_m_per_s, at_least=0.0, at_most=300.0)
         if self.fading not in _FADINGS:
             raise UnknownName("Radio.fading", self.fading, _FADINGS)
         quantity("Radio.rician_k", self.rician_k, at_least=0.0, way_out="A plain ratio, not dB")
         whole_number("Radio.num_antennas", self.num_antennas, at_least=1)
+        whole_number("Radio.num_streams", self.num_streams, at_least=1)
+        if (problem := streams_problem(self)) is not None:
+            raise InvalidValue(f"Radio.{problem[0]}", *problem[1:])
         quantity("Radio.csi_correlation", self.csi_correlation, at_least=0.0, at_most=1.0)
+        whole_number("Radio.pilots", self.pilots)
+        quantity("Radio.report_bits", self.report_bits, at_least=0.0)
+        if self.power_p0_w is not None:
+            quantity("Radio.power_p0_w", self.power_p0_w, above=0.0)
+        quantity("Radio.power_alpha", self.power_alpha, at_least=0.0, at_most=1.0)
         if self.reuse is not None:
             whole_number("Radio.reuse", self.reuse, at_least=1)
             if not self.knows_fading:
@@ -156,6 +179,16 @@ class Radio:
         return self.fading == "none" or self.csi_correlation == 1.0
 
     @property
+    def doppler_hz(self) -> float:
+        """f_D = v f_c / c."""
+        return self.speed_m_per_s * self.carrier_hz / LIGHT_M_PER_S
+
+    @property
+    def pilot_s(self) -> float:
+        """Time of one device's pilots, a symbol in 1/B."""
+        return self.pilots / self.bandwidth_hz
+
+    @property
     def charges_downlink(self) -> bool:
         """True if models that go down take time."""
         return self.downlink != "none"
@@ -171,6 +204,40 @@ class Radio:
         if self.noise_density_w_per_hz is not None:
             return self.noise_density_w_per_hz * self.bandwidth_hz * self.noise_figure
         return PAPER_NOISE_POWER_W if self.noise_power_w is None else self.noise_power_w
+
+
+class StreamSettings(Protocol):
+    """Settings that must agree with the number of streams; those of a scenario have the same names."""
+
+    @property
+    def num_streams(self) -> int: ...
+    @property
+    def num_antennas(self) -> int: ...
+    @property
+    def fading(self) -> str: ...
+    @property
+    def slice_noise(self) -> bool: ...
+    @property
+    def csi_correlation(self) -> float: ...
+
+
+def streams_problem(radio: StreamSettings) -> tuple[str, str, object, str] | None:
+    """Returns (field, rule, value, way out) of a setting that does not go with several streams, if there is one."""
+    if radio.num_streams == 1:
+        return None
+    if radio.num_streams > radio.num_antennas:
+        rule = f"must be at most num_antennas, {radio.num_antennas}"
+        return "num_streams", rule, radio.num_streams, f"Set num_antennas = {radio.num_streams} or more"
+    if radio.fading == "none":
+        rule = "must be 1 without fading, where all channels have one direction"
+        return "num_streams", rule, radio.num_streams, 'Set fading = "rayleigh"'
+    if radio.slice_noise:
+        rule = "must be false with several streams: groups send in turn over the whole bandwidth"
+        return "slice_noise", rule, True, "Set num_streams = 1"
+    if radio.csi_correlation < 1.0:
+        rule = "must be 1 with several streams: zero forcing separates channels that are known"
+        return "csi_correlation", rule, radio.csi_correlation, "Set num_streams = 1"
+    return None
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -252,11 +319,20 @@ def large_scale_gain(network: Network, radio: Radio, *, seed: int, gain_of: Link
             at_most=MAX_BITS_PER_HZ,
             way_out="Set radio.bandwidth_hz to the band that the rates were measured on, or to any wider one",
         )
-        ratio = np.expm1(bits_per_hz * np.log(2.0)) / radio.num_antennas
-        return ratio * (radio.band_noise_w / radio.transmit_power_w)
+        return _gain_of_bits_per_hz(bits_per_hz, radio)
     if network.link_snr is not None:
         return network.link_snr * (radio.band_noise_w / radio.transmit_power_w)
     return gain_of(Links(distance_m=network.link_distance_m, radio=radio, seed=seed))
+
+
+def gain_of_rate(rate_bps: FloatArray, radio: Radio) -> FloatArray:
+    """The gain with which Eq. (10) has a rate over the whole bandwidth, without fading: its inverse."""
+    return _gain_of_bits_per_hz(rate_bps / radio.bandwidth_hz, radio)
+
+
+def _gain_of_bits_per_hz(bits_per_hz: FloatArray, radio: Radio) -> FloatArray:
+    ratio = np.expm1(bits_per_hz * np.log(2.0)) / radio.num_antennas
+    return ratio * (radio.band_noise_w / radio.transmit_power_w)
 
 
 def gains_to_stations(network: Network, radio: Radio, *, seed: int, gain_of: LinkGain = link_gain) -> FloatArray:
@@ -317,9 +393,14 @@ def amplitudes(diffuse: FloatArray, radio: Radio) -> FloatArray:
     The direct path's phase is omitted since |h|^2 does not see it.
     """
     k = rician_k(radio)
-    parts = diffuse * np.sqrt(0.5 / (k + 1.0))
+    parts = diffuse * diffuse_scale(radio)
     parts[:, :, 0] += np.sqrt(k / (k + 1.0))
     return parts
+
+
+def diffuse_scale(radio: Radio) -> float:
+    """Amplitude of the scattered part, of a standard normal number for its real and for its imaginary part."""
+    return float(np.sqrt(0.5 / (rician_k(radio) + 1.0)))
 
 
 def rician_k(radio: Radio) -> float:
@@ -330,6 +411,22 @@ def rician_k(radio: Radio) -> float:
 def snr(gain: ArrayLike, radio: Radio) -> FloatArray:
     """g_n p_n / sigma^2 of Eq. (10), a plain ratio; `gain` is large-scale times small-scale."""
     return quantity("snr.gain", gain, at_least=0.0) * (radio.transmit_power_w / radio.band_noise_w)
+
+
+def sent_power_w(gain: FloatArray, radio: Radio) -> FloatArray:
+    """p_n of devices with these large-scale gains: min(p_max, P0 gain^-alpha), or p_max without power control."""
+    if radio.power_p0_w is None:
+        return np.full(np.shape(gain), radio.transmit_power_w)
+    with np.errstate(divide="ignore"):
+        wanted = radio.power_p0_w * np.asarray(gain) ** -radio.power_alpha
+    return np.minimum(wanted, radio.transmit_power_w)
+
+
+def sent_gain(gain: FloatArray, radio: Radio) -> FloatArray:
+    """Large-scale gains times p_n / p_max: what a station hears of devices with power control."""
+    if radio.power_p0_w is None:
+        return gain
+    return gain * (sent_power_w(gain, radio) / radio.transmit_power_w)
 
 
 def full_band_rate_bps(snr_ratio: ArrayLike, bandwidth_hz: ArrayLike) -> FloatArray:
@@ -361,17 +458,20 @@ def uplink_rate_bps(
     return np.asarray(share, dtype=np.float64) * np.asarray(full_band_rate_bps, dtype=np.float64)
 
 
-def downlink_rate_bps(full_band_rate_bps: ArrayLike, radio: Radio) -> FloatArray:
+def downlink_rate_bps(full_band_rate_bps: ArrayLike, radio: Radio, power_w: FloatArray | None = None) -> FloatArray:
     """B log2(1 + g_n p / sigma^2) of the station's power p, from r_n of Eq. (10) at the device's power p_n.
 
     g_n p_n / sigma^2 = 2^(r_n / B) - 1. The channel is reciprocal: the same gain and fading both ways, the station's M
     antennas beamform as they combine, and the device's receiver has the station's noise. With MCS, of the least SNR
     that the uplink's MCS needs.
+
+    Args:
+      power_w: p_n of each device under power control; None: that of the radio.
     """
     rate = quantity("downlink_rate_bps.full_band_rate_bps", full_band_rate_bps, at_least=0.0)
-    if radio.station_power_w is None:
+    if radio.station_power_w is None and power_w is None:
         return rate
-    more = radio.station_power_w / radio.transmit_power_w
+    more = radio.downlink_power_w / (radio.transmit_power_w if power_w is None else power_w)
     if radio.rate == "nr-mcs":
         return mcs_rate_bps(mcs_snr(rate, radio.bandwidth_hz) * more, radio.bandwidth_hz)
     ratio = np.expm1(rate / radio.bandwidth_hz * np.log(2.0)) * more

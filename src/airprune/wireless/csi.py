@@ -23,6 +23,28 @@ from airprune.wireless.channel import Radio, amplitudes, rician_k
 # Square roots of λ at which quantiles are computed; between them the distance of the roots is interpolated.
 _ROOTS = np.concatenate([np.arange(0.0, 20.0, 0.02), np.geomspace(20.0, 60.0, 40)])
 _MAX_STEPS = 200
+_LARGE = 1e5
+
+
+def known_correlation(*, doppler_hz: float, delay_s: float, pilots: int, pilot_snr: float) -> float:
+    """c of an estimate that is `delay_s` old, from so many pilots of this SNR each: |J0(2 pi f_D tau)| sqrt(γ/(1 + γ)).
+
+    J0 by Clarke's model; γ = pilots · SNR, of the least-squares estimate scaled to the least error. Without pilots the
+    channel is known as it was.
+    """
+    estimated = pilots * pilot_snr / (1.0 + pilots * pilot_snr) if pilots else 1.0
+    return float(abs(bessel_j0(2.0 * np.pi * doppler_hz * delay_s)) * np.sqrt(estimated))
+
+
+def bessel_j0(x: float) -> float:
+    """J0(x): the mean of cos(x sin θ) over a period, in so many equal steps that it is exact to rounding.
+
+    For very large x, the first term of its asymptotic series.
+    """
+    if x > _LARGE:
+        return float(np.sqrt(2.0 / (np.pi * x)) * np.cos(x - np.pi / 4.0))
+    count = int(1.2 * x) + 64
+    return float(np.mean(np.cos(x * np.sin(2.0 * np.pi * np.arange(count) / count))))
 
 
 def planned_gain(diffuse: FloatArray, radio: Radio, rng: np.random.Generator, on_time: float | None) -> FloatArray:

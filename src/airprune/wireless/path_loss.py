@@ -1,9 +1,9 @@
-"""Path loss models by name: the paper's log-distance law and 3GPP TR 38.901's urban cells, in dB as published."""
+"""Path loss models by name: the paper's log-distance law and 3GPP TR 38.901's cells and halls, in dB as published."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -84,6 +84,34 @@ def _uma_nlos_db(distance_m: FloatArray, base_height_m: float, radio: Radio) -> 
     return np.maximum(_uma_los_db(distance_m, base_height_m, radio), loss)
 
 
+def _factory_los_db(distance_m: FloatArray, base_height_m: float, radio: Radio) -> FloatArray:
+    """31.84 + 21.5 log10(d_3D) + 19 log10(f_GHz)."""
+    decades = np.log10(np.hypot(distance_m, base_height_m - radio.device_height_m))
+    return 31.84 + 21.5 * decades + 19.0 * np.log10(radio.carrier_hz / 1e9)
+
+
+def _factory_nlos_db(*laws: tuple[float, float]) -> Callable[[FloatArray, float, Radio], FloatArray]:
+    """max(PL_LOS, intercept + slope log10(d_3D) + 20 log10(f_GHz)) over the laws, (intercept, slope) each."""
+
+    def loss_db(distance_m: FloatArray, base_height_m: float, radio: Radio) -> FloatArray:
+        decades = np.log10(np.hypot(distance_m, base_height_m - radio.device_height_m))
+        loss = _factory_los_db(distance_m, base_height_m, radio)
+        for intercept, slope in laws:
+            loss = np.maximum(loss, intercept + slope * decades + 20.0 * np.log10(radio.carrier_hz / 1e9))
+        return loss
+
+    return loss_db
+
+
+def _clutter(size_m: float, density: float, clearance: float = 1.0) -> Callable[[FloatArray], FloatArray]:
+    """Table 7.4.2-1, InF: exp(-d / k), k = -size clearance / ln(1 - density).
+
+    `clearance` is 1 for stations within the clutter, else (h_BS - h_UT) / (h_c - h_UT).
+    """
+    scale_m = -size_m * clearance / np.log(1.0 - density)
+    return lambda distance_m: np.exp(-distance_m / scale_m)
+
+
 def _los_probability(scale_m: float) -> Callable[[FloatArray], FloatArray]:
     """Table 7.4.2-1: 1 up to 18 m, then 18/d + exp(-d/scale)(1 - 18/d); C' = 0 below 13 m height."""
 
@@ -99,30 +127,52 @@ def _variants(
     los_db: Callable[[FloatArray, float, Radio], FloatArray],
     nlos_db: Callable[[FloatArray, float, Radio], FloatArray],
     *,
-    scale_m: float,
-    nlos_std_db: float,
+    los_probability: Callable[[FloatArray], FloatArray],
+    shadowing_std_db: tuple[float, float],
     base_height_m: float,
+    min_distance_m: float = 10.0,
 ) -> dict[str, PathLoss]:
     """Returns the model that samples line of sight, and the two that have it always or never."""
-    chances: dict[str, Callable[[FloatArray], FloatArray]] = {
-        name: _los_probability(scale_m),
-        f"{name}-los": np.ones_like,
-        f"{name}-nlos": np.zeros_like,
-    }
+    sampled = PathLoss(
+        los_db=los_db,
+        nlos_db=nlos_db,
+        los_probability=los_probability,
+        shadowing_std_db=shadowing_std_db,
+        base_height_m=base_height_m,
+        min_distance_m=min_distance_m,
+    )
     return {
-        variant: PathLoss(
-            los_db=los_db,
-            nlos_db=nlos_db,
-            los_probability=chance,
-            shadowing_std_db=(4.0, nlos_std_db),
-            base_height_m=base_height_m,
-            min_distance_m=10.0,
-        )
-        for variant, chance in chances.items()
+        name: sampled,
+        f"{name}-los": replace(sampled, los_probability=np.ones_like),
+        f"{name}-nlos": replace(sampled, los_probability=np.zeros_like),
     }
 
 
-# TR 38.901, Tables 7.4.1-1 and 7.4.2-1: UMi is the street canyon, UMa the roof-top macro cell.
+def _factory(
+    name: str,
+    *laws: tuple[float, float],
+    nlos_std_db: float,
+    clutter: Callable[[FloatArray], FloatArray],
+    base_height_m: float,
+) -> dict[str, PathLoss]:
+    """Returns a factory hall of TR 38.901, valid from 1 to 600 m."""
+    return _variants(
+        name,
+        _factory_los_db,
+        _factory_nlos_db(*laws),
+        los_probability=clutter,
+        shadowing_std_db=(4.3, nlos_std_db),
+        base_height_m=base_height_m,
+        min_distance_m=1.0,
+    )
+
+
+_SPARSE_LOW, _DENSE_LOW, _SPARSE_HIGH, _DENSE_HIGH = (33.0, 25.5), (18.6, 35.7), (32.4, 23.0), (33.63, 21.9)
+
+
+# TR 38.901, Tables 7.4.1-1 and 7.4.2-1: UMi is the street canyon, UMa the roof-top macro cell, InF the factory hall
+# with sparse or dense clutter and low or high stations: sizes, densities and heights of the clutter are those of its
+# calibration (10 m, 20 %, 2 m where sparse; 2 m, 60 %, 6 m where dense), with devices at 1.5 m and stations at 8 m.
 PATH_LOSS: dict[str, PathLoss] = {
     "log-distance": PathLoss(
         los_db=_log_distance_db,
@@ -132,6 +182,24 @@ PATH_LOSS: dict[str, PathLoss] = {
         base_height_m=25.0,
         min_distance_m=1.0,
     ),
-    **_variants("umi", _umi_los_db, _umi_nlos_db, scale_m=36.0, nlos_std_db=7.82, base_height_m=10.0),
-    **_variants("uma", _uma_los_db, _uma_nlos_db, scale_m=63.0, nlos_std_db=6.0, base_height_m=25.0),
+    **_variants(
+        "umi",
+        _umi_los_db,
+        _umi_nlos_db,
+        los_probability=_los_probability(36.0),
+        shadowing_std_db=(4.0, 7.82),
+        base_height_m=10.0,
+    ),
+    **_variants(
+        "uma",
+        _uma_los_db,
+        _uma_nlos_db,
+        los_probability=_los_probability(63.0),
+        shadowing_std_db=(4.0, 6.0),
+        base_height_m=25.0,
+    ),
+    **_factory("inf-sl", _SPARSE_LOW, nlos_std_db=5.7, clutter=_clutter(10.0, 0.2), base_height_m=1.5),
+    **_factory("inf-dl", _SPARSE_LOW, _DENSE_LOW, nlos_std_db=7.2, clutter=_clutter(2.0, 0.6), base_height_m=1.5),
+    **_factory("inf-sh", _SPARSE_HIGH, nlos_std_db=5.9, clutter=_clutter(10.0, 0.2, 6.5 / 0.5), base_height_m=8.0),
+    **_factory("inf-dh", _DENSE_HIGH, nlos_std_db=4.0, clutter=_clutter(2.0, 0.6, 6.5 / 4.5), base_height_m=8.0),
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import time
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -22,7 +23,8 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from airprune.deployment.calibration import DeviceFit, Spread
-    from airprune.deployment.status import NodeStatus, Status
+    from airprune.deployment.status import Status
+    from airprune.deployment.watch.view import View
     from airprune.runs.layout import RunFolder
 
 RunPath = Annotated[Path, typer.Argument(metavar="RUN", help="Run folder of the cloud.")]
@@ -32,35 +34,48 @@ RunOrKit = Annotated[
 
 
 def status(run: RunOrKit, state_dir: StateDir = None, as_json: AsJson = False) -> None:
-    """Show the nodes online, why others are not, outcomes of uploads, and measured beside predicted times.
+    """Show the nodes online, why others are not, outcomes of uploads, measured beside predicted times, and alerts.
 
     Example: `airprune deploy status runs/yard`
     """
-    from airprune.deployment.status import read_status_file
-    from airprune.runs.layout import RunFolder
+    from airprune.deployment.watch.view import STATUS_FILE, Watched
 
     is_kit = (run / "node.toml").is_file()
     place = (state_dir or run / "state") if is_kit else run
-    found = read_status_file(place / "status.json")
+    view = Watched(place).look(is_whole=True)
+    found = view.status
     if found is None:
         wanted = (
             "has `airprune deploy serve` been started with it?" if is_kit else "give the cloud's run folder or kit."
         )
-        raise UsageError(f"{place} has no status.json that can be read; {wanted}")
-    folder = RunFolder(place)
-    fits = {fit.name: fit for fit in _fits(folder)} if folder.has_run else {}
+        raise UsageError(f"{place} has no {STATUS_FILE} that can be read; {wanted}")
     if as_json:
-        ratios = {name: {"compute": _json(fit.compute), "uplink": _json(fit.uplink)} for name, fit in fits.items()}
-        print_json({**asdict(found), "is_stale": found.is_stale(), "measured_over_predicted": ratios})
+        print_json(_status_json(view, found))
         return
     console = stdout_console()
     console.print(_headline(found), markup=False)
-    if found.is_stale():
-        console.print(f"The cloud does not answer: its last status is {_ago(found.age_s())} old.", markup=False)
-    print_table(_nodes_table(found.nodes, fits))
-    for node in found.nodes:
-        if node.trouble is not None:
-            console.print(f"{printable(node.name)}: {printable(node.trouble)}", markup=False)
+    print_table(_nodes_table(view))
+    uploads = ", ".join(f"{number:,} {fate}" for fate, number in view.counts.uploads.items())
+    console.print(f"{counted(view.counts.edge_rounds, 'edge round')}; uploads: {uploads}.", markup=False)
+    for alert in view.alerts:
+        about = "" if alert.node is None else f"{printable(alert.node)}: "
+        console.print(f"{about}{printable(alert.words)}", markup=False)
+
+
+def _status_json(view: View, found: Status) -> dict[str, Any]:
+    ratios = {}
+    for node in view.nodes:
+        if (uploads := view.uploads_of(node)) is not None:
+            spreads = {part: uploads.spread(f"{part}_ratio") for part in ("compute", "uplink")}
+            ratios[node.name] = {part: _json(spread) for part, spread in spreads.items()}
+    return {
+        **asdict(found),
+        "nodes": [asdict(node) for node in view.nodes],
+        "is_stale": found.is_stale(),
+        "measured_over_predicted": ratios,
+        "counts": asdict(view.counts),
+        "alerts": [asdict(alert) for alert in view.alerts],
+    }
 
 
 def calibrate(
@@ -155,24 +170,23 @@ def _headline(found: Status) -> str:
     return f"{printable(found.federation)}{run}: {printable(words)}; online: {devices}, {edges}."
 
 
-def _nodes_table(nodes: Sequence[NodeStatus], fits: dict[str, DeviceFit]) -> Table:
+def _nodes_table(view: View) -> Table:
     numbers = ("seen", "RTT", "late", "refused", "compute", "uplink")
     table = plain_table(
         "node", "role", "edge", "online", "seen", "RTT", "late", "refused", "last outcome", "compute", "uplink",
         numbers=numbers, caption="late: uploads past the deadline; compute, uplink: measured / predicted, median",
     )  # fmt: skip
-    for node in nodes:
-        fit = fits.get(node.name) if node.role == "device" else None
+    for node in view.nodes:
+        uploads = view.uploads_of(node)
         table.add_row(
             *map(_word, (node.name, node.role, node.edge)),
             "yes" if node.online else "no",
-            MISSING if node.seen_s_ago is None else f"{_ago(node.seen_s_ago)} ago",
+            MISSING if node.seen_s is None else f"{_ago(max(0.0, time.time() - node.seen_s))} ago",
             number(node.rtt_s, ".1f", " ms", scale=1e3),
             str(node.late),
             str(node.refused),
             _word(node.last_fate),
-            _median(fit.compute if fit else None),
-            _median(fit.uplink if fit else None),
+            *(_median(None if uploads is None else uploads.spread(f"{part}_ratio")) for part in ("compute", "uplink")),
         )
     return table
 

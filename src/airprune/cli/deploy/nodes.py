@@ -123,18 +123,14 @@ def edge(
 
     Example: `airprune deploy edge kits/e0`
     """
-    from airprune.deployment.edge import Edge, EdgeSettings
+    from airprune.deployment.edge import EdgeSettings, run_edge
     from airprune.deployment.identity import Role
 
     node = node_of(kit, Role.EDGE)
     state = state_folder(state_dir, kit)
     log_to_stderr(node, json_logs=json_logs)
     settings = EdgeSettings(keep_uploads=keep_uploads, renew_before_days=renew_before)
-
-    async def serve() -> str:
-        return await Edge(node, state, settings).run()
-
-    _until_the_end(serve)
+    _until_the_end(lambda: run_edge(node, state, settings))
 
 
 def device(
@@ -154,6 +150,9 @@ def device(
         float,
         typer.Option(metavar="FACTOR", min=1.0, help="Compute as slowly as one this many times slower, for trials."),
     ] = 1.0,
+    only_hidden: Annotated[
+        bool, typer.Option("--only-hidden", help="Take part only in runs whose edges see sums of updates alone.")
+    ] = False,
     renew_before: RenewBefore = 30.0,
     json_logs: JsonLogs = False,
 ) -> None:
@@ -163,16 +162,21 @@ def device(
     """
     from airprune.deployment.device import Device, DeviceSettings
     from airprune.deployment.identity import Role
-    from airprune.deployment.own_data import check_source
+    from airprune.deployment.own_data import check_samples
     from airprune.errors import UsageError
 
     if not math.isfinite(slowdown):
         raise UsageError(f"--slowdown must be a finite number, got {slowdown:g}. Example: --slowdown 4")
     node = node_of(kit, Role.DEVICE)
-    check_source(data)
+    check_samples(data)
     state = state_folder(state_dir, kit)
     settings = DeviceSettings(
-        data=data, patience_s=patience, mobile=mobile, slowdown=slowdown, renew_before_days=renew_before
+        data=data,
+        patience_s=patience,
+        mobile=mobile,
+        slowdown=slowdown,
+        only_hidden=only_hidden,
+        renew_before_days=renew_before,
     )
     log_to_stderr(node, json_logs=json_logs)
     _until_the_end(lambda: Device(node, state, settings).run())
@@ -221,10 +225,9 @@ def cloud_settings(*, plan_with: str, grace: float, patience: float, wait: float
 
 def log_to_stderr(node: Node, *, json_logs: bool = False) -> None:
     """Shows the log of a node: sentences, or JSON lines."""
-    from airprune.deployment.fleet.logs import JsonLines
+    from airprune.deployment.fleet.logs import JsonLines, PlainLines
 
     logging.basicConfig(format="%(message)s")
-    if json_logs:
-        for handler in logging.getLogger().handlers:
-            handler.setFormatter(JsonLines(node.peer.name))
+    for handler in logging.getLogger().handlers:
+        handler.setFormatter(JsonLines(node.peer.name) if json_logs else PlainLines("%(message)s"))
     logging.getLogger("airprune").setLevel(logging.INFO)

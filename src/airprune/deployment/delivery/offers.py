@@ -35,6 +35,8 @@ class Manifest:
       scenario: TOML; names the model.
       input_shape: of one sample.
       num_bytes, sha256: of the file.
+      graph: operations of the model as ONNX without weights, in base64; empty if there are none.
+      graph_weights: names of the tensors that they take.
     """
 
     federation: str
@@ -47,6 +49,8 @@ class Manifest:
     num_classes: int
     num_bytes: int
     sha256: str
+    graph: str = ""
+    graph_weights: tuple[str, ...] = ()
 
 
 def signed_offer(manifest: Manifest, node: Node) -> pb.ModelOffer:
@@ -81,7 +85,8 @@ def _manifest_of(data: bytes) -> Manifest:
         if len(data) > _MAX_MANIFEST_BYTES:
             raise ValueError("too long")
         values: dict[str, Any] = json.loads(data)
-        manifest = Manifest(**{**values, "input_shape": tuple(map(int, values["input_shape"]))})
+        shape, weights = tuple(map(int, values["input_shape"])), tuple(map(str, values.get("graph_weights", ())))
+        manifest = Manifest(**{**values, "input_shape": shape, "graph_weights": weights})
         if not (0 < int(manifest.num_bytes) <= MAX_MODEL_BYTES and int(manifest.version) > 0):
             raise ValueError("out of range")
         bytes.fromhex(manifest.sha256)

@@ -82,7 +82,10 @@ class Shelf:
         except OSError as error:
             raise WorkFailed(f"{self.path(version)} cannot be read: {error.strerror}.") from None
         if hashlib.sha256(data).hexdigest() != manifest.sha256:
-            raise WorkFailed(f"{self.path(version)} is not what was delivered; delete it, and it comes again.")
+            raise WorkFailed(
+                f"{self.path(version)} is not what was delivered; delete {self.folder} and start the "
+                "node again, and the newest model comes again."
+            )
         return data
 
     def find(self, digest: str) -> int:

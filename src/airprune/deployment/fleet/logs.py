@@ -11,9 +11,17 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from airprune.errors import UsageError
+from airprune.text import plain
 
 FILE = "log.jsonl"
 _MOST_BYTES, _NUM_OLD = 2**23, 2
+
+
+class PlainLines(logging.Formatter):
+    """Writes sentences without control characters but line ends, whoever chose their words."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return "\n".join(plain(line) for line in super().format(record).split("\n"))
 
 
 class JsonLines(logging.Formatter):
@@ -28,7 +36,8 @@ class JsonLines(logging.Formatter):
         line = {"time": time, "level": record.levelname.lower(), **self._fixed, "message": record.getMessage()}
         if record.exc_info:
             line["traceback"] = self.formatException(record.exc_info)
-        return json.dumps(line, ensure_ascii=False)
+        text = json.dumps(line, ensure_ascii=False)
+        return text if text.isprintable() else json.dumps(line)
 
 
 @contextlib.contextmanager

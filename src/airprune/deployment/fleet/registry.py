@@ -10,8 +10,8 @@ import contextlib
 import json
 import sqlite3
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +41,10 @@ CREATE TABLE IF NOT EXISTS deliveries (
     which TEXT NOT NULL,
     devices TEXT NOT NULL,
     created_s REAL NOT NULL
+);
+CREATE TABLE IF NOT EXISTS totals (
+    job INTEGER PRIMARY KEY,
+    totals TEXT NOT NULL
 );
 CREATE TABLE IF NOT EXISTS held (
     name TEXT PRIMARY KEY,
@@ -115,23 +119,44 @@ class HeldModel:
     at_s: float
 
 
-class Registry:
-    """The jobs and models of one fleet; every call is a transaction of its own, from any process."""
+@dataclass(frozen=True, kw_only=True)
+class Totals:
+    """Counts of a run.
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        with self._opened() as base:
-            base.executescript(_TABLES)
+    Attributes:
+      edge_rounds: that are over, and had uploads.
+      uploads: by outcome.
+      upload_bytes: that were received.
+    """
+
+    edge_rounds: int = 0
+    uploads: Mapping[str, int] = field(default_factory=dict)
+    upload_bytes: int = 0
+
+
+class Registry:
+    """The jobs and models of one fleet; every call is a transaction of its own, from any process.
+
+    Args:
+      only_reads: changes nothing, and makes no file.
+    """
+
+    def __init__(self, path: Path, *, only_reads: bool = False) -> None:
+        self._path, self._only_reads = path, only_reads
+        if not only_reads:
+            with self._opened() as base:
+                base.executescript(_TABLES)
 
     @contextlib.contextmanager
     def _opened(self) -> Iterator[sqlite3.Connection]:
         try:
-            base = sqlite3.connect(self._path, timeout=_WITHIN_S, isolation_level=None)
+            place = f"{self._path.absolute().as_uri()}?mode={'ro' if self._only_reads else 'rwc'}"
+            base = sqlite3.connect(place, timeout=_WITHIN_S, isolation_level=None, uri=True)
         except sqlite3.Error as error:
             raise UsageError(f"{self._path} cannot be opened: {error}.") from None
         base.row_factory = sqlite3.Row
         try:
-            base.execute("BEGIN IMMEDIATE")
+            base.execute("BEGIN" if self._only_reads else "BEGIN IMMEDIATE")
             yield base
             if base.in_transaction:
                 base.execute("COMMIT")
@@ -158,8 +183,10 @@ class Registry:
     def job(self, number: int) -> Job:
         found = {job.number: job for job in self.jobs()}
         if number not in found:
-            known = ", ".join(map(str, list(found)[-10:])) or "none"
-            raise UsageError(f"Job {number} is unknown; the latest are {known}.")
+            known = ", ".join(map(str, list(found)[-10:]))
+            raise UsageError(
+                f"Job {number} is unknown; " + (f"the latest are {known}." if known else "there is none yet.")
+            )
         return found[number]
 
     def current(self) -> Job | None:
@@ -185,6 +212,16 @@ class Registry:
             words = "UPDATE jobs SET state = ?, reason = ?, ended_s = ? WHERE number = ?"
             base.execute(words, (state, reason, time.time(), number))
 
+    def note_totals(self, number: int, totals: Totals) -> None:
+        """Keeps the counts of a job that is over, so that its files need not be read again."""
+        with self._opened() as base:
+            base.execute("INSERT OR REPLACE INTO totals VALUES (?, ?)", (number, json.dumps(asdict(totals))))
+
+    def totals(self) -> dict[int, Totals]:
+        """Returns the counts of jobs that are over, by number."""
+        with self._opened() as base:
+            return {row["job"]: Totals(**json.loads(row["totals"])) for row in base.execute("SELECT * FROM totals")}
+
     def stop(self, number: int) -> Job:
         """Stops a job: at once if it is queued, else as soon as the service sees it."""
         job = self.job(number)
@@ -203,6 +240,7 @@ class Registry:
         with self._opened() as base:
             words = "UPDATE jobs SET state = 'queued', reason = '', ended_s = NULL WHERE number = ?"
             base.execute(f"{words} AND state IN ('stopped', 'failed')", (number,))
+            base.execute("DELETE FROM totals WHERE job = ?", (number,))
         return self.job(number)
 
     def deliver(self, job: int, which: str, devices: Sequence[str] = ()) -> Delivery:

@@ -32,18 +32,19 @@ from airprune.deployment.identity.renewal import Renewal, Signer, with_renewed
 from airprune.deployment.job_run import JobRun, frame_limits
 from airprune.deployment.loop_thread import Interrupted, LoopThread
 from airprune.deployment.metrics import Metrics, serve_metrics
-from airprune.deployment.node_status import Outcomes, node_statuses
+from airprune.deployment.node_status import Outcomes, known_from, node_statuses
 from airprune.deployment.own_data import test_set_of
 from airprune.deployment.remote import CloudSettings
 from airprune.deployment.run_definition import unexpected
-from airprune.deployment.status import Status, write_status_file
+from airprune.deployment.status import Status, read_status_file, write_status_file
+from airprune.deployment.watch.uploads import UploadsFile
+from airprune.deployment.watch.view import RUNS, STATUS_FILE, Watched
 from airprune.errors import AirpruneError, UsageError, WorkFailed
 from airprune.runs.layout import RunFolder
-from airprune.runs.lock import locked
+from airprune.runs.lock import is_locked, locked
 from airprune.scenario import Scenario
 
 _log = logging.getLogger("airprune")
-STATUS_FILE = "status.json"
 _LOOK_S = 0.5
 # Between writings of a status in which nothing has changed.
 _STATUS_S = 4.0
@@ -51,7 +52,7 @@ _STATUS_S = 4.0
 
 def runs_folder(state: Path) -> Path:
     """Returns the folder of the run folders of a fleet."""
-    return state / "runs"
+    return state / RUNS
 
 
 class FleetService:
@@ -69,7 +70,8 @@ class FleetService:
         if authority is not None:
             check_authority(authority, node)
         self.registry = Registry(state / REGISTRY_FILE)
-        self.metrics = Metrics()
+        self._watched = Watched(state)
+        self.metrics = Metrics(lambda: self._watched.look(is_whole=True).counts)
         self._job: JobRun | None = None
         self._delivered, self._has_renewed = 0, False
         self._last_news: Any = None
@@ -84,6 +86,8 @@ class FleetService:
         """Serves until it is interrupted."""
         if enrol_port is not None and self.authority is None:
             raise UsageError("--enrol-port needs --authority, the folder of the federation, since only it can sign.")
+        if is_locked(self.state):
+            raise UsageError(f"A cloud serves this fleet already, with the folder {self.state}; stop it first.")
         with contextlib.ExitStack() as stack:
             stack.enter_context(locked(self.state))  # one cloud per fleet
             stack.enter_context(logged_to(self.state / LOG_FILE, node=self.node.peer.name))
@@ -96,6 +100,8 @@ class FleetService:
                 port = stack.enter_context(enrolling(lambda: self.node, self.authority, enrol_port))
                 _log.info("Devices are enrolled at port %d.", port)
             hub.on_held = self.registry.note_held
+            if (before := read_status_file(self.state / STATUS_FILE)) is not None:
+                hub.known = known_from(before.nodes)
             if self.authority is not None:
                 hub.signer = Signer(self.authority)
             stack.enter_context(self._watching(hub, loop))
@@ -136,9 +142,15 @@ class FleetService:
                 loop.clear()
                 loop.finish(hub.end())
             self.registry.finish(job.number, state, reason)
+            self._note_totals(job, folder)
             if state == "ended" and job.deliver:
                 self.registry.deliver(job.number, job.deliver)
             _log.info("Job %d has %s.", job.number, state)
+
+    def _note_totals(self, job: Job, folder: RunFolder) -> None:
+        uploads = UploadsFile(folder.measured_file)
+        uploads.refresh_all()
+        self.registry.note_totals(job.number, uploads.totals)
 
     def _play(self, job: Job, folder: RunFolder, hub: Hub, loop: LoopThread) -> None:
         loop.call(hub.refresh_fleet())  # changes that were made before the job was submitted hold for it
@@ -173,20 +185,26 @@ class FleetService:
 
     async def _watch(self, hub: Hub, loop: LoopThread) -> None:
         last = ""
-        while True:
-            try:
-                self._renew(hub)
-                await self._deliver(hub)
-                await hub.refresh_fleet()
-                await hub.refresh_denied()
-                current = await asyncio.to_thread(self.registry.current)
-                if current is not None and current.state == "stopping" and self._job is not None:
-                    loop.interrupt()
-                self._write_status(hub)
-                last = ""
-            except (AirpruneError, OSError) as error:
-                last = log_if_new(str(error), last)
-            await asyncio.sleep(_LOOK_S)
+        delivering = asyncio.create_task(self._deliver(hub))
+        try:
+            while True:
+                try:
+                    self._renew(hub)
+                    if delivering.done():  # what it takes to read and export a large model is not waited for
+                        before, delivering = delivering, asyncio.create_task(self._deliver(hub))
+                        before.result()
+                    await hub.refresh_fleet()
+                    await hub.refresh_denied()
+                    current = await asyncio.to_thread(self.registry.current)
+                    if current is not None and current.state == "stopping" and self._job is not None:
+                        loop.interrupt()
+                    self._write_status(hub)
+                    last = ""
+                except (AirpruneError, OSError) as error:
+                    last = log_if_new(str(error), last)
+                await asyncio.sleep(_LOOK_S)
+        finally:
+            delivering.cancel()
 
     def _renew(self, hub: Hub) -> None:
         """Renews the cloud's own certificate when that is due."""
@@ -219,10 +237,7 @@ class FleetService:
 
     def _status(self, hub: Hub) -> Status:
         if self._job is not None:
-            return self._job.status(hub)
-        nodes = node_statuses(hub, hub.fleet, Outcomes())
-        for role in ("edge", "device"):
-            self.metrics.online(role, sum(node.online for node in nodes if node.role == role))
+            return self._job.status(hub, hub.fleet)
         return Status(
             run="",
             federation=hub.fleet.federation,
@@ -231,7 +246,7 @@ class FleetService:
             edge_round=None,
             num_rounds=0,
             updated_s=time.time(),
-            nodes=nodes,
+            nodes=node_statuses(hub, hub.fleet, Outcomes()),
         )
 
 

@@ -94,6 +94,8 @@ def move(folder: Path, device: str, edge: str) -> None:
         found = members_of(folder)
         if device not in found.all_devices:
             raise UnknownName("device", device, found.all_devices)
+        if device in found.devices.get(edge, ()):
+            return  # where it is at home already; its place in the order of devices stays
         homes = {home: [d for d in devices if d != device] for home, devices in found.devices.items()}
         left = Members(federation=found.federation, addresses=found.addresses, devices=homes)
         write_members(folder, with_devices(left, edge, [device]))

@@ -20,6 +20,10 @@ class Stranger(WorkFailed):
     """Raised for a peer that is not admitted; the sentence says why."""
 
 
+class Unlisted(Stranger):
+    """Raised for a peer that is not a member, and may be one that was just added."""
+
+
 class Role(StrEnum):
     CLOUD = "cloud"
     EDGE = "edge"
@@ -73,6 +77,11 @@ def serial_of(pem: bytes) -> str:
     return f"{_certificate(pem).serial_number:x}"
 
 
+def expiry_of(pem: bytes) -> float:
+    """Returns when a certificate expires, in seconds since 1970."""
+    return _certificate(pem).not_valid_after_utc.timestamp()
+
+
 def admit(pem: bytes, *, federation: str, role: Role, names: Container[str], denied: Container[str]) -> Peer:
     """Returns the holder of this certificate, which TLS has checked already; raises `Stranger` unless it may join."""
     peer = peer_of(pem)
@@ -80,9 +89,11 @@ def admit(pem: bytes, *, federation: str, role: Role, names: Container[str], den
         raise Stranger(f"{peer.uri} is of another federation; this one is {federation}.")
     if peer.role != role:
         raise Stranger(f"{peer.uri} has the role {peer.role}; only the role {role} joins here.")
+    serial = serial_of(pem)
     if peer.name not in names:
-        raise Stranger(f"{peer.uri} is not a member that joins here.")
-    if (serial := serial_of(pem)) in denied:
+        kind = Stranger if serial in denied else Unlisted
+        raise kind(f"{peer.uri} is not a member that joins here.")
+    if serial in denied:
         raise Stranger(f"The certificate {serial} of {peer.uri} was revoked or renewed; use the newest kit.")
     return peer
 

@@ -1,4 +1,5 @@
 from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from collections.abc import Iterable as _Iterable, Mapping as _Mapping
@@ -7,7 +8,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class Frame(_message.Message):
-    __slots__ = ("payload", "beat", "chunk", "hello", "welcome", "refusal", "measured", "edge_round", "edge_report", "orders", "upload", "receipt", "presence", "redial", "denied", "goodbye", "probe", "certificate_request", "certificate", "model_offer", "model_request", "model_file", "model_held", "content")
+    __slots__ = ("payload", "beat", "chunk", "hello", "welcome", "refusal", "measured", "edge_round", "edge_report", "orders", "upload", "receipt", "presence", "redial", "denied", "goodbye", "probe", "certificate_request", "certificate", "model_offer", "model_request", "model_file", "model_held", "secure_step", "content")
     PAYLOAD_FIELD_NUMBER: _ClassVar[int]
     BEAT_FIELD_NUMBER: _ClassVar[int]
     CHUNK_FIELD_NUMBER: _ClassVar[int]
@@ -31,6 +32,7 @@ class Frame(_message.Message):
     MODEL_REQUEST_FIELD_NUMBER: _ClassVar[int]
     MODEL_FILE_FIELD_NUMBER: _ClassVar[int]
     MODEL_HELD_FIELD_NUMBER: _ClassVar[int]
+    SECURE_STEP_FIELD_NUMBER: _ClassVar[int]
     CONTENT_FIELD_NUMBER: _ClassVar[int]
     payload: Payload
     beat: Beat
@@ -55,8 +57,9 @@ class Frame(_message.Message):
     model_request: ModelRequest
     model_file: ModelFile
     model_held: ModelHeld
+    secure_step: SecureStep
     content: bytes
-    def __init__(self, payload: _Optional[_Union[Payload, _Mapping]] = ..., beat: _Optional[_Union[Beat, _Mapping]] = ..., chunk: _Optional[_Union[Chunk, _Mapping]] = ..., hello: _Optional[_Union[Hello, _Mapping]] = ..., welcome: _Optional[_Union[Welcome, _Mapping]] = ..., refusal: _Optional[_Union[Refusal, _Mapping]] = ..., measured: _Optional[_Union[Measured, _Mapping]] = ..., edge_round: _Optional[_Union[EdgeRound, _Mapping]] = ..., edge_report: _Optional[_Union[EdgeReport, _Mapping]] = ..., orders: _Optional[_Union[Orders, _Mapping]] = ..., upload: _Optional[_Union[Upload, _Mapping]] = ..., receipt: _Optional[_Union[Receipt, _Mapping]] = ..., presence: _Optional[_Union[Presence, _Mapping]] = ..., redial: _Optional[_Union[Redial, _Mapping]] = ..., denied: _Optional[_Union[Denied, _Mapping]] = ..., goodbye: _Optional[_Union[Goodbye, _Mapping]] = ..., probe: _Optional[_Union[Probe, _Mapping]] = ..., certificate_request: _Optional[_Union[CertificateRequest, _Mapping]] = ..., certificate: _Optional[_Union[Certificate, _Mapping]] = ..., model_offer: _Optional[_Union[ModelOffer, _Mapping]] = ..., model_request: _Optional[_Union[ModelRequest, _Mapping]] = ..., model_file: _Optional[_Union[ModelFile, _Mapping]] = ..., model_held: _Optional[_Union[ModelHeld, _Mapping]] = ..., content: _Optional[bytes] = ...) -> None: ...
+    def __init__(self, payload: _Optional[_Union[Payload, _Mapping]] = ..., beat: _Optional[_Union[Beat, _Mapping]] = ..., chunk: _Optional[_Union[Chunk, _Mapping]] = ..., hello: _Optional[_Union[Hello, _Mapping]] = ..., welcome: _Optional[_Union[Welcome, _Mapping]] = ..., refusal: _Optional[_Union[Refusal, _Mapping]] = ..., measured: _Optional[_Union[Measured, _Mapping]] = ..., edge_round: _Optional[_Union[EdgeRound, _Mapping]] = ..., edge_report: _Optional[_Union[EdgeReport, _Mapping]] = ..., orders: _Optional[_Union[Orders, _Mapping]] = ..., upload: _Optional[_Union[Upload, _Mapping]] = ..., receipt: _Optional[_Union[Receipt, _Mapping]] = ..., presence: _Optional[_Union[Presence, _Mapping]] = ..., redial: _Optional[_Union[Redial, _Mapping]] = ..., denied: _Optional[_Union[Denied, _Mapping]] = ..., goodbye: _Optional[_Union[Goodbye, _Mapping]] = ..., probe: _Optional[_Union[Probe, _Mapping]] = ..., certificate_request: _Optional[_Union[CertificateRequest, _Mapping]] = ..., certificate: _Optional[_Union[Certificate, _Mapping]] = ..., model_offer: _Optional[_Union[ModelOffer, _Mapping]] = ..., model_request: _Optional[_Union[ModelRequest, _Mapping]] = ..., model_file: _Optional[_Union[ModelFile, _Mapping]] = ..., model_held: _Optional[_Union[ModelHeld, _Mapping]] = ..., secure_step: _Optional[_Union[SecureStep, _Mapping]] = ..., content: _Optional[bytes] = ...) -> None: ...
 
 class Payload(_message.Message):
     __slots__ = ("size", "digest")
@@ -81,12 +84,14 @@ class Chunk(_message.Message):
     def __init__(self, data: _Optional[bytes] = ...) -> None: ...
 
 class Hello(_message.Message):
-    __slots__ = ("protocol", "version")
+    __slots__ = ("protocol", "version", "software")
     PROTOCOL_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
+    SOFTWARE_FIELD_NUMBER: _ClassVar[int]
     protocol: int
     version: str
-    def __init__(self, protocol: _Optional[int] = ..., version: _Optional[str] = ...) -> None: ...
+    software: str
+    def __init__(self, protocol: _Optional[int] = ..., version: _Optional[str] = ..., software: _Optional[str] = ...) -> None: ...
 
 class Welcome(_message.Message):
     __slots__ = ("run", "scenario", "index", "input_shape", "num_classes", "max_payload_bytes", "beat_s", "dead_after_s", "num_devices", "num_edges", "devices", "denied", "fleet", "parents", "stays", "packages")
@@ -136,7 +141,7 @@ class Welcome(_message.Message):
     parents: _containers.RepeatedCompositeFieldContainer[Parent]
     stays: bool
     packages: _containers.ScalarMap[str, str]
-    def __init__(self, run: _Optional[str] = ..., scenario: _Optional[str] = ..., index: _Optional[int] = ..., input_shape: _Optional[_Iterable[int]] = ..., num_classes: _Optional[int] = ..., max_payload_bytes: _Optional[int] = ..., beat_s: _Optional[float] = ..., dead_after_s: _Optional[float] = ..., num_devices: _Optional[int] = ..., num_edges: _Optional[int] = ..., devices: _Optional[_Mapping[str, int]] = ..., denied: _Optional[_Iterable[str]] = ..., fleet: _Optional[_Union[Fleet, _Mapping]] = ..., parents: _Optional[_Iterable[_Union[Parent, _Mapping]]] = ..., stays: _Optional[bool] = ..., packages: _Optional[_Mapping[str, str]] = ...) -> None: ...
+    def __init__(self, run: _Optional[str] = ..., scenario: _Optional[str] = ..., index: _Optional[int] = ..., input_shape: _Optional[_Iterable[int]] = ..., num_classes: _Optional[int] = ..., max_payload_bytes: _Optional[int] = ..., beat_s: _Optional[float] = ..., dead_after_s: _Optional[float] = ..., num_devices: _Optional[int] = ..., num_edges: _Optional[int] = ..., devices: _Optional[_Mapping[str, int]] = ..., denied: _Optional[_Iterable[str]] = ..., fleet: _Optional[_Union[Fleet, _Mapping]] = ..., parents: _Optional[_Iterable[_Union[Parent, _Mapping]]] = ..., stays: bool = ..., packages: _Optional[_Mapping[str, str]] = ...) -> None: ...
 
 class Fleet(_message.Message):
     __slots__ = ("addresses", "homes", "standby")
@@ -251,7 +256,7 @@ class DeviceOrders(_message.Message):
     def __init__(self, device: _Optional[int] = ..., keep: _Optional[int] = ..., weight: _Optional[float] = ..., code: _Optional[int] = ..., rate_bps: _Optional[float] = ..., max_bytes: _Optional[int] = ..., last_counted: _Optional[int] = ..., planned_compute_s: _Optional[float] = ..., planned_uplink_s: _Optional[float] = ..., local_steps: _Optional[int] = ..., first_trained: _Optional[int] = ..., last_trained: _Optional[int] = ...) -> None: ...
 
 class EdgeRound(_message.Message):
-    __slots__ = ("run", "global_round", "edge_round", "round_index", "learning_rate", "deadline_s", "model_digest", "sends_model", "served_weight", "orders", "chunk_sizes", "grace_s", "probes")
+    __slots__ = ("run", "global_round", "edge_round", "round_index", "learning_rate", "deadline_s", "model_digest", "sends_model", "served_weight", "orders", "chunk_sizes", "grace_s", "probes", "cohort")
     RUN_FIELD_NUMBER: _ClassVar[int]
     GLOBAL_ROUND_FIELD_NUMBER: _ClassVar[int]
     EDGE_ROUND_FIELD_NUMBER: _ClassVar[int]
@@ -265,6 +270,7 @@ class EdgeRound(_message.Message):
     CHUNK_SIZES_FIELD_NUMBER: _ClassVar[int]
     GRACE_S_FIELD_NUMBER: _ClassVar[int]
     PROBES_FIELD_NUMBER: _ClassVar[int]
+    COHORT_FIELD_NUMBER: _ClassVar[int]
     run: str
     global_round: int
     edge_round: int
@@ -278,10 +284,11 @@ class EdgeRound(_message.Message):
     chunk_sizes: _containers.RepeatedScalarFieldContainer[int]
     grace_s: float
     probes: _containers.RepeatedCompositeFieldContainer[Probe]
-    def __init__(self, run: _Optional[str] = ..., global_round: _Optional[int] = ..., edge_round: _Optional[int] = ..., round_index: _Optional[int] = ..., learning_rate: _Optional[float] = ..., deadline_s: _Optional[float] = ..., model_digest: _Optional[str] = ..., sends_model: bool = ..., served_weight: _Optional[float] = ..., orders: _Optional[_Iterable[_Union[DeviceOrders, _Mapping]]] = ..., chunk_sizes: _Optional[_Iterable[int]] = ..., grace_s: _Optional[float] = ..., probes: _Optional[_Iterable[_Union[Probe, _Mapping]]] = ...) -> None: ...
+    cohort: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, run: _Optional[str] = ..., global_round: _Optional[int] = ..., edge_round: _Optional[int] = ..., round_index: _Optional[int] = ..., learning_rate: _Optional[float] = ..., deadline_s: _Optional[float] = ..., model_digest: _Optional[str] = ..., sends_model: bool = ..., served_weight: _Optional[float] = ..., orders: _Optional[_Iterable[_Union[DeviceOrders, _Mapping]]] = ..., chunk_sizes: _Optional[_Iterable[int]] = ..., grace_s: _Optional[float] = ..., probes: _Optional[_Iterable[_Union[Probe, _Mapping]]] = ..., cohort: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class Outcome(_message.Message):
-    __slots__ = ("device", "fate", "reason", "arrived_s", "compute_s", "uplink_s", "bytes", "rtt_s", "digest", "started_s")
+    __slots__ = ("device", "fate", "reason", "arrived_s", "compute_s", "uplink_s", "bytes", "rtt_s", "digest", "started_s", "exchange_bytes")
     DEVICE_FIELD_NUMBER: _ClassVar[int]
     FATE_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
@@ -292,6 +299,7 @@ class Outcome(_message.Message):
     RTT_S_FIELD_NUMBER: _ClassVar[int]
     DIGEST_FIELD_NUMBER: _ClassVar[int]
     STARTED_S_FIELD_NUMBER: _ClassVar[int]
+    EXCHANGE_BYTES_FIELD_NUMBER: _ClassVar[int]
     device: int
     fate: str
     reason: str
@@ -302,7 +310,8 @@ class Outcome(_message.Message):
     rtt_s: float
     digest: str
     started_s: float
-    def __init__(self, device: _Optional[int] = ..., fate: _Optional[str] = ..., reason: _Optional[str] = ..., arrived_s: _Optional[float] = ..., compute_s: _Optional[float] = ..., uplink_s: _Optional[float] = ..., bytes: _Optional[int] = ..., rtt_s: _Optional[float] = ..., digest: _Optional[str] = ..., started_s: _Optional[float] = ...) -> None: ...
+    exchange_bytes: int
+    def __init__(self, device: _Optional[int] = ..., fate: _Optional[str] = ..., reason: _Optional[str] = ..., arrived_s: _Optional[float] = ..., compute_s: _Optional[float] = ..., uplink_s: _Optional[float] = ..., bytes: _Optional[int] = ..., rtt_s: _Optional[float] = ..., digest: _Optional[str] = ..., started_s: _Optional[float] = ..., exchange_bytes: _Optional[int] = ...) -> None: ...
 
 class EdgeReport(_message.Message):
     __slots__ = ("run", "global_round", "edge_round", "round_index", "model_digest", "outcomes", "took_s", "trouble", "probed")
@@ -327,7 +336,7 @@ class EdgeReport(_message.Message):
     def __init__(self, run: _Optional[str] = ..., global_round: _Optional[int] = ..., edge_round: _Optional[int] = ..., round_index: _Optional[int] = ..., model_digest: _Optional[str] = ..., outcomes: _Optional[_Iterable[_Union[Outcome, _Mapping]]] = ..., took_s: _Optional[float] = ..., trouble: _Optional[str] = ..., probed: _Optional[_Iterable[_Union[Probed, _Mapping]]] = ...) -> None: ...
 
 class Orders(_message.Message):
-    __slots__ = ("run", "global_round", "edge_round", "round_index", "keep", "code", "learning_rate", "rate_bps", "time_left_s", "model_digest", "last_counted", "max_bytes", "local_steps", "first_trained", "last_trained")
+    __slots__ = ("run", "global_round", "edge_round", "round_index", "keep", "code", "learning_rate", "rate_bps", "time_left_s", "model_digest", "last_counted", "max_bytes", "local_steps", "first_trained", "last_trained", "session")
     RUN_FIELD_NUMBER: _ClassVar[int]
     GLOBAL_ROUND_FIELD_NUMBER: _ClassVar[int]
     EDGE_ROUND_FIELD_NUMBER: _ClassVar[int]
@@ -343,6 +352,7 @@ class Orders(_message.Message):
     LOCAL_STEPS_FIELD_NUMBER: _ClassVar[int]
     FIRST_TRAINED_FIELD_NUMBER: _ClassVar[int]
     LAST_TRAINED_FIELD_NUMBER: _ClassVar[int]
+    SESSION_FIELD_NUMBER: _ClassVar[int]
     run: str
     global_round: int
     edge_round: int
@@ -358,7 +368,51 @@ class Orders(_message.Message):
     local_steps: int
     first_trained: int
     last_trained: int
-    def __init__(self, run: _Optional[str] = ..., global_round: _Optional[int] = ..., edge_round: _Optional[int] = ..., round_index: _Optional[int] = ..., keep: _Optional[int] = ..., code: _Optional[int] = ..., learning_rate: _Optional[float] = ..., rate_bps: _Optional[float] = ..., time_left_s: _Optional[float] = ..., model_digest: _Optional[str] = ..., last_counted: _Optional[int] = ..., max_bytes: _Optional[int] = ..., local_steps: _Optional[int] = ..., first_trained: _Optional[int] = ..., last_trained: _Optional[int] = ...) -> None: ...
+    session: bytes
+    def __init__(self, run: _Optional[str] = ..., global_round: _Optional[int] = ..., edge_round: _Optional[int] = ..., round_index: _Optional[int] = ..., keep: _Optional[int] = ..., code: _Optional[int] = ..., learning_rate: _Optional[float] = ..., rate_bps: _Optional[float] = ..., time_left_s: _Optional[float] = ..., model_digest: _Optional[str] = ..., last_counted: _Optional[int] = ..., max_bytes: _Optional[int] = ..., local_steps: _Optional[int] = ..., first_trained: _Optional[int] = ..., last_trained: _Optional[int] = ..., session: _Optional[bytes] = ...) -> None: ...
+
+class SecureStep(_message.Message):
+    __slots__ = ("run", "global_round", "edge_round", "session", "step", "number", "num_devices", "certificates", "trouble", "accused")
+    class Step(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        __slots__ = ()
+        CERTIFICATES: _ClassVar[SecureStep.Step]
+        KEYS: _ClassVar[SecureStep.Step]
+        SHARES: _ClassVar[SecureStep.Step]
+        OPEN: _ClassVar[SecureStep.Step]
+        REVEAL: _ClassVar[SecureStep.Step]
+    CERTIFICATES: SecureStep.Step
+    KEYS: SecureStep.Step
+    SHARES: SecureStep.Step
+    OPEN: SecureStep.Step
+    REVEAL: SecureStep.Step
+    class CertificatesEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: int
+        value: bytes
+        def __init__(self, key: _Optional[int] = ..., value: _Optional[bytes] = ...) -> None: ...
+    RUN_FIELD_NUMBER: _ClassVar[int]
+    GLOBAL_ROUND_FIELD_NUMBER: _ClassVar[int]
+    EDGE_ROUND_FIELD_NUMBER: _ClassVar[int]
+    SESSION_FIELD_NUMBER: _ClassVar[int]
+    STEP_FIELD_NUMBER: _ClassVar[int]
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    NUM_DEVICES_FIELD_NUMBER: _ClassVar[int]
+    CERTIFICATES_FIELD_NUMBER: _ClassVar[int]
+    TROUBLE_FIELD_NUMBER: _ClassVar[int]
+    ACCUSED_FIELD_NUMBER: _ClassVar[int]
+    run: str
+    global_round: int
+    edge_round: int
+    session: bytes
+    step: SecureStep.Step
+    number: int
+    num_devices: int
+    certificates: _containers.ScalarMap[int, bytes]
+    trouble: str
+    accused: int
+    def __init__(self, run: _Optional[str] = ..., global_round: _Optional[int] = ..., edge_round: _Optional[int] = ..., session: _Optional[bytes] = ..., step: _Optional[_Union[SecureStep.Step, str]] = ..., number: _Optional[int] = ..., num_devices: _Optional[int] = ..., certificates: _Optional[_Mapping[int, bytes]] = ..., trouble: _Optional[str] = ..., accused: _Optional[int] = ...) -> None: ...
 
 class Upload(_message.Message):
     __slots__ = ("run", "global_round", "edge_round", "round_index", "model_digest", "compute_s", "failure")
@@ -393,7 +447,7 @@ class Receipt(_message.Message):
     def __init__(self, run: _Optional[str] = ..., global_round: _Optional[int] = ..., edge_round: _Optional[int] = ..., verdict: _Optional[str] = ..., reason: _Optional[str] = ...) -> None: ...
 
 class Presence(_message.Message):
-    __slots__ = ("devices", "late", "refused", "run", "idle", "troubles")
+    __slots__ = ("devices", "late", "refused", "run", "idle", "troubles", "peers", "aside")
     class Device(_message.Message):
         __slots__ = ("device", "seconds_per_sample", "uplink_bps", "rtt_s", "num_samples", "kernel", "machine", "parts")
         DEVICE_FIELD_NUMBER: _ClassVar[int]
@@ -413,6 +467,15 @@ class Presence(_message.Message):
         machine: str
         parts: _containers.RepeatedCompositeFieldContainer[Part]
         def __init__(self, device: _Optional[int] = ..., seconds_per_sample: _Optional[float] = ..., uplink_bps: _Optional[float] = ..., rtt_s: _Optional[float] = ..., num_samples: _Optional[int] = ..., kernel: _Optional[str] = ..., machine: _Optional[str] = ..., parts: _Optional[_Iterable[_Union[Part, _Mapping]]] = ...) -> None: ...
+    class Peer(_message.Message):
+        __slots__ = ("serial", "expires_s", "software")
+        SERIAL_FIELD_NUMBER: _ClassVar[int]
+        EXPIRES_S_FIELD_NUMBER: _ClassVar[int]
+        SOFTWARE_FIELD_NUMBER: _ClassVar[int]
+        serial: str
+        expires_s: float
+        software: str
+        def __init__(self, serial: _Optional[str] = ..., expires_s: _Optional[float] = ..., software: _Optional[str] = ...) -> None: ...
     class TroublesEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -420,19 +483,30 @@ class Presence(_message.Message):
         key: str
         value: str
         def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    class PeersEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: Presence.Peer
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[_Union[Presence.Peer, _Mapping]] = ...) -> None: ...
     DEVICES_FIELD_NUMBER: _ClassVar[int]
     LATE_FIELD_NUMBER: _ClassVar[int]
     REFUSED_FIELD_NUMBER: _ClassVar[int]
     RUN_FIELD_NUMBER: _ClassVar[int]
     IDLE_FIELD_NUMBER: _ClassVar[int]
     TROUBLES_FIELD_NUMBER: _ClassVar[int]
+    PEERS_FIELD_NUMBER: _ClassVar[int]
+    ASIDE_FIELD_NUMBER: _ClassVar[int]
     devices: _containers.RepeatedCompositeFieldContainer[Presence.Device]
     late: int
     refused: int
     run: str
     idle: _containers.RepeatedScalarFieldContainer[str]
     troubles: _containers.ScalarMap[str, str]
-    def __init__(self, devices: _Optional[_Iterable[_Union[Presence.Device, _Mapping]]] = ..., late: _Optional[int] = ..., refused: _Optional[int] = ..., run: _Optional[str] = ..., idle: _Optional[_Iterable[str]] = ..., troubles: _Optional[_Mapping[str, str]] = ...) -> None: ...
+    peers: _containers.MessageMap[str, Presence.Peer]
+    aside: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, devices: _Optional[_Iterable[_Union[Presence.Device, _Mapping]]] = ..., late: _Optional[int] = ..., refused: _Optional[int] = ..., run: _Optional[str] = ..., idle: _Optional[_Iterable[str]] = ..., troubles: _Optional[_Mapping[str, str]] = ..., peers: _Optional[_Mapping[str, Presence.Peer]] = ..., aside: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class Redial(_message.Message):
     __slots__ = ("device", "edge")

@@ -45,6 +45,8 @@ class Limits:
       max_frame_bytes: of one frame, which holds all of a message, and its payload if that would be one chunk.
       max_unread: messages that wait for their owner; then the peer has to wait.
       max_links: at one server.
+      unread_within_s: a peer that has not read a frame for so long is given up.
+      small_frames_per_s: frames below `small_frame_bytes` that are read within a second; more have to wait.
     """
 
     beat_s: float = 1.0
@@ -56,6 +58,9 @@ class Limits:
     max_frame_bytes: int = 524_288
     max_unread: int = 16
     max_links: int = 10_000
+    unread_within_s: float = 60.0
+    small_frames_per_s: int = 2_000
+    small_frame_bytes: int = 1_024
 
 
 @dataclass(frozen=True)

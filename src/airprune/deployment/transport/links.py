@@ -24,6 +24,7 @@ from airprune.deployment.pacing import Pacer, chunks
 from airprune.deployment.protocol import airprune_pb2 as pb
 from airprune.deployment.transport.frames import Assembler, BadFrame, Limits, Packet, Sealed, frame_of, frame_with
 from airprune.errors import WorkFailed
+from airprune.text import plain
 
 # What gRPC raises when a stream has ended, differently at its two sides.
 STREAM_ERRORS = (grpc.RpcError, grpc.aio.BaseError, asyncio.InvalidStateError)
@@ -31,6 +32,8 @@ STREAM_ERRORS = (grpc.RpcError, grpc.aio.BaseError, asyncio.InvalidStateError)
 FAREWELL_S = 1.0
 # What a chunk may take on a link that has shown to be fast; heartbeats wait behind it.
 _CHUNK_S = 0.1
+# Of a refusal's words.
+MAX_REASON = 1_000
 # The least of so many round trips is the link's; more would be slow to notice another route.
 _NUM_RTT = 16
 
@@ -79,6 +82,7 @@ class Link:
     Attributes:
       peer: address and certificate.
       name: of the peer in sentences; its owner may set it when it knows better.
+      broken_rule: how the peer broke the protocol; empty if it has not.
     """
 
     def __init__(self, stream: Stream, peer: Remote, limits: Limits, *, awaits_hello: bool) -> None:
@@ -107,6 +111,9 @@ class Link:
         self._beat_sent_s = 0.0
         self._beat: asyncio.Future[None] | None = None
         self._answer: asyncio.Future[None] | None = None
+
+        self._second, self._small_frames = 0, 0
+        self.broken_rule = ""
 
         self._farewell: asyncio.Task[None] | None = None
         self._timers: dict[str, asyncio.TimerHandle] = {}
@@ -267,11 +274,20 @@ class Link:
         """Writes a message, and between its frames what else waits: heartbeats, as there is one message at a time."""
         frames, written = item
         for frame in frames:
-            await self._stream.write(frame)
+            await self._write_frame(frame)
             while not self._outbox.empty():
                 await self._write_next(self._outbox.get_nowait())
         if not written.done():
             written.set_result(None)
+
+    async def _write_frame(self, frame: bytes) -> None:
+        """Writes a frame; gives up a peer whose heartbeats come while it reads nothing, which would block the owner."""
+        try:
+            async with asyncio.timeout(self.limits.unread_within_s):
+                await self._stream.write(frame)
+        except TimeoutError:
+            self.lose(f"it has read nothing for {self.limits.unread_within_s:g} s")
+            raise asyncio.CancelledError from None
 
     # Reading: goes on while the owner is busy, until too much is unread.
 
@@ -284,19 +300,32 @@ class Link:
                     return self.lose("closed by the peer")
                 self._heard_s = time.monotonic()
                 packet = self._assembler.feed(data, self._heard_s)
+                await self._slow_down(len(data))
                 if packet is not None:
                     self._take(packet)
         except BadFrame as error:
-            await self.refuse(f"{error}.")
+            self.broken_rule = f"{error}."
+            await self.refuse(self.broken_rule)
         except STREAM_ERRORS as error:
             self.lose(_words_of(error))
+
+    async def _slow_down(self, num_bytes: int) -> None:
+        """Lets a peer that sends many small frames wait, so that it does not take the time of others."""
+        if num_bytes >= self.limits.small_frame_bytes:
+            return
+        if self._second != (second := int(self._heard_s)):
+            self._second, self._small_frames = second, 0
+        self._small_frames += 1
+        if self._small_frames > self.limits.small_frames_per_s:
+            await asyncio.sleep(max(0.0, second + 1 - time.monotonic()))
 
     def _take(self, packet: Packet) -> None:
         message = packet.message
         if isinstance(message, pb.Beat):
             return self._take_beat(message)
         if isinstance(message, pb.Refusal):
-            return self._lose(Refused(f"Refused by {self.name}: {message.reason}", is_final=message.is_final))
+            reason = plain(message.reason, MAX_REASON)
+            return self._lose(Refused(f"Refused by {self.name}: {reason}", is_final=message.is_final))
         self._cancel_timer("hello")
         self._unread.append(packet)
         self._arrived.set()

@@ -102,8 +102,12 @@ class Server:
         owners = list(self._owners)
         for owner in owners:
             owner.cancel()
-        await asyncio.gather(*owners, return_exceptions=True)
-        await self._server.stop(FAREWELL_S)
+        try:
+            await asyncio.gather(*owners, return_exceptions=True)
+            await self._server.stop(FAREWELL_S)
+        except asyncio.CancelledError:  # no time for farewells, but the port is to be free
+            await self._server.stop(None)
+            raise
 
     async def _handle(self, requests: object, context: grpc.aio.ServicerContext) -> None:
         """Lasts as long as the stream; gRPC cancels it when the peer is lost, which the owner learns from its link."""

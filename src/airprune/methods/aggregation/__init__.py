@@ -2,6 +2,7 @@
 
 base        the class to derive from
 masked_sum  Σ c w ⊙ m and Σ c m, the streaming sum that all share
+joint_sum   the sum of devices that an edge cannot tell apart, who must send the same weights; cohort: which they are
 kept_models the sum that keeps every model, for `robust` aggregations, which compare them with each other
 steps       server optimisers: from the old model of a node and the aggregate to its next model
 """
@@ -29,5 +30,7 @@ AGGREGATIONS: Registry[type[Aggregation]] = Registry(
         "median": "airprune.methods.aggregation.median:Median",
         "krum": "airprune.methods.aggregation.krum:Krum",
         "geometric-median": "airprune.methods.aggregation.geometric_median:GeometricMedian",
+        "secure-sum": "airprune.methods.aggregation.secure_sum:SecureSum",
+        "over-the-air": "airprune.methods.aggregation.over_the_air:OverTheAir",
     },
 )

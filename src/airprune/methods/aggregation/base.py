@@ -8,6 +8,7 @@ from typing import ClassVar, Literal, Self
 import numpy as np
 
 from airprune.components.component import Array, Component
+from airprune.methods.aggregation.cohort import Cohort, CohortView
 from airprune.methods.aggregation.masked_sum import MaskedSum
 
 
@@ -52,6 +53,13 @@ class Aggregation(Component):
           heard_share: share of its devices' weight that uploaded.
         """
         return combined
+
+    def cohort(self, view: CohortView) -> Cohort | None:
+        """Returns the devices of an edge whose updates reach it as one sum in a round; None: each reaches it by itself.
+
+        The sum is given it before the first of them is added (`MaskedSum.begin`).
+        """
+        return None
 
     def at_rate(self, learning_rate: float) -> Self:
         """Returns the aggregation for a round with this learning rate."""

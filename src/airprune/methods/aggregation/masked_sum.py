@@ -13,6 +13,7 @@ import numpy as np
 from airprune.checks import array_of, quantity
 from airprune.components.component import Array
 from airprune.errors import InvalidValue
+from airprune.methods.aggregation.cohort import Cohort
 from airprune.models.kernels import native
 
 
@@ -49,6 +50,9 @@ class MaskedSum:
     def zeros(cls, num_state: int, prunable: slice) -> MaskedSum:
         size = prunable.stop - prunable.start
         return cls(prunable, np.zeros(num_state), None, np.zeros(size, dtype=np.int64))
+
+    def begin(self, cohort: Cohort) -> None:
+        """Given the devices that are summed together, before the first of them is added; no difference here."""
 
     def copy(self) -> MaskedSum:
         names = ("total", "masked_weight", "masked_count", "frozen_weight", "frozen_count")

@@ -49,9 +49,9 @@ class SumOfSquares(MaskedSum):
             return np.inf
         mean = total / self.all_weight - before
         mean_sq = float(np.square(mean).sum())
-        moved_sq = (
-            self.square / self.all_weight - 2.0 * float(before @ total) / self.all_weight + float(before @ before)
-        )
+        # Sums of products, not dot products: those depend on the threads of BLAS from 10,000 entries on.
+        crossed, before_sq = float((before * total).sum()), float(np.square(before).sum())
+        moved_sq = (self.square - 2.0 * crossed) / self.all_weight + before_sq
         scatter = max(moved_sq - mean_sq, 0.0) * count / (count - 1)
         common = mean_sq - scatter / count
         return scatter / common if common > 0.0 else np.inf

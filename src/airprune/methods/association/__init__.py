@@ -15,6 +15,7 @@ ASSOCIATIONS: Registry[type[Association]] = Registry(
         "fixed": "airprune.methods.association.fixed:Fixed",
         "nearest": "airprune.methods.association.nearest:Nearest",
         "best-rate": "airprune.methods.association.best_rate:BestRate",
+        "a3": "airprune.methods.association.a3:A3",
         "handover": "airprune.methods.association.handover:Handover",
         "hfel": "airprune.methods.association.hfel:Hfel",
         "ina": "airprune.methods.association.ina:Ina",

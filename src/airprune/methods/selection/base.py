@@ -30,6 +30,10 @@ class Candidates:
         for schemes that assign blocks.  [num_devices, num_blocks]
       true_rates_bps: some of these devices → the rates that their links have, where those that are planned with are
         estimates; None: they are exact.
+      power_w: some of these devices → the power that each sends with, under power control; None: that of the radio.
+      at_once: devices → (number of the group in which each sends, r_n of each beside the others of its group), where
+        stations hear several devices at once; None: they send alone.
+      snr: some of these devices → their g_n p / σ² of this round over the whole bandwidth; None: it is not simulated.
       interference: some of these devices → their links to other stations of the same bandwidth; None: there is none.
       plans_work: True if local steps and trained parts are planned.
       device_names, edge_names: of the whole network by their numbers, for people; empty: the numbers.
@@ -45,6 +49,9 @@ class Candidates:
     memory: Mapping[str, Array] = field(default_factory=dict)
     block_rates_bps: Callable[[Array, int], Array] | None = None
     true_rates_bps: Callable[[Array], Array] | None = None
+    power_w: Callable[[Array], Array] | None = None
+    at_once: Callable[[Array], tuple[Array, Array]] | None = None
+    snr: Callable[[Array], Array] | None = None
     interference: Callable[[Array], Interference] | None = None
     plans_work: bool = False
     device_names: Sequence[str] = ()

@@ -27,6 +27,7 @@ class Scheme(Component):
       adapts: whether its plans meet the deadline; a baseline that does not adapt may be `late`.
       needs_limits: whether it chooses clock and power, and so needs `PlanProblem.limits`.
       takes_slices: whether it plans where rates are not linear in the share, `PlanProblem.slice_bandwidth_hz`.
+      takes_groups: whether it plans devices that send at once, `PlanProblem.mimo_group`.
       chooses_codes: whether it chooses compression levels from `PlanProblem.ladder`, if there is one.
       fits_codes: whether it takes the largest of `PlanProblem.codes` that fits, if there are any.
       chooses_sizes: whether it chooses sub-models from `PlanProblem.sizes`, if there are any.
@@ -36,6 +37,7 @@ class Scheme(Component):
     adapts: ClassVar[bool] = True
     needs_limits: ClassVar[bool] = False
     takes_slices: ClassVar[bool] = False
+    takes_groups: ClassVar[bool] = False
     chooses_codes: ClassVar[bool] = False
     fits_codes: ClassVar[bool] = False
     chooses_sizes: ClassVar[bool] = False
@@ -76,6 +78,13 @@ class Scheme(Component):
                 "radio.slice_noise",
                 f"must be false with scheme {self.name!r}, which needs rates that are linear in the share",
                 True,
+                'Use plan.scheme = "optimal", "min-max", "min-max-time", "equal-resolved" or "no-pruning"',
+            )
+        if problem.mimo_group is not None and not self.takes_groups:
+            raise InvalidValue(
+                "radio.num_streams",
+                f"must be 1 with scheme {self.name!r}, which gives every device a share of its own",
+                "devices that send at once",
                 'Use plan.scheme = "optimal", "min-max", "min-max-time", "equal-resolved" or "no-pruning"',
             )
         if problem.interference is not None:
@@ -139,13 +148,15 @@ class Allocation:
 
 
 def equal_shares(problem: PlanProblem) -> Array:
-    """Returns b_n = 1 / N_k: every device of an edge gets the same share."""
+    """Returns b_n = 1 / N_k: every device of an edge gets the same share; every group, where devices send at once."""
+    if problem.turns is not None:
+        return problem.groups.spread(1.0 / problem.turns.of_edges.counts)
     return problem.groups.spread(1.0 / problem.groups.counts)
 
 
 def status_of_box(problem: PlanProblem, lower_share: Array) -> Array:
     """Returns ok where Σ b_min ≤ 1, else whether compute or bandwidth is short.  [num_edges]"""
-    return _status(problem, problem.groups.sum(lower_share) <= 1.0, np.isinf(lower_share))
+    return _status(problem, problem.spent(lower_share) <= 1.0, np.isinf(lower_share))
 
 
 def status_of_latency(problem: PlanProblem, share: Array, ratio: Array, *, cpu_hz: Array | None = None) -> Array:

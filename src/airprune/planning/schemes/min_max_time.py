@@ -21,6 +21,7 @@ class MinMaxTime(Scheme):
     name = "min-max-time"
     summary = "whole models; shares with which all devices of an edge arrive together, as soon as possible"
     takes_slices = True
+    takes_groups = True
     adapts = False
 
     def allocate(self, problem: PlanProblem) -> Allocation:
@@ -45,4 +46,6 @@ def soonest(problem: PlanProblem, weights: Array) -> tuple[Array, Array]:
     never = problem.groups.spread(~np.isfinite(end_s))
     finite_s = np.where(np.isfinite(end_s), end_s, 1.0)
     share = share_for_weights(problem, weights, problem.groups.spread(finite_s))
+    if problem.turns is not None:
+        share = problem.turns.longest(share)
     return end_s, np.where(never, equal_shares(problem), share)

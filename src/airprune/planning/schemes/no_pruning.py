@@ -14,6 +14,7 @@ class NoPruning(Scheme):
     name = "no-pruning"
     summary = "equal shares and whole models, whatever the deadline"
     takes_slices = True
+    takes_groups = True
     adapts = False
 
     def allocate(self, problem: PlanProblem) -> Allocation:

@@ -14,6 +14,7 @@ class Optimal(Scheme):
     name = "optimal"
     summary = "jointly optimal bandwidth shares and pruning ratios: least pruning, exact"
     takes_slices = True
+    takes_groups = True
 
     def allocate(self, problem: PlanProblem) -> Allocation:
         """Minimises Σ c ρ: water-filling for b, then the smallest ρ that b allows, Eq. (31)."""

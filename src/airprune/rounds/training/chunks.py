@@ -16,8 +16,10 @@ import numpy as np
 from airprune.engines.base import MAX_TRIES, Died, Group, Task
 from airprune.errors import WorkFailed
 from airprune.methods.aggregation import Aggregation
+from airprune.methods.aggregation.cohort import Cohort
 from airprune.methods.registration import is_own
 from airprune.methods.topology.base import HISTORY
+from airprune.rounds.cohorts import cohort_of
 from airprune.rounds.messages import Broadcast
 from airprune.rounds.optimisers import gradients_in_update
 from airprune.rounds.sums import ChunkSum, DeviceStatistics, EdgeResult, Failure, finish_sum, merge_sums
@@ -56,6 +58,7 @@ class TrainTask(Task):
       group: the device that uploads for each, if some upload for others: what each group has sent is then reported.
       time_left_s: until the deadline, as planned, for training loops.
       measured: whether the lengths of updates are measured, for `rollback`.
+      cohort: the devices of the edge whose updates reach it as one sum, where they do.
       store: where the devices' memory is; stays with the driver.
       memory: their slots, read just before the task is handed out.  Each [num_devices, …]
     """
@@ -75,6 +78,7 @@ class TrainTask(Task):
     group: tuple[int, ...] | None = None
     time_left_s: float | None = None
     measured: bool = False
+    cohort: Cohort | None = None
     store: DeviceStore | None = None
     memory: Mapping[str, Array] = field(default_factory=dict)
 
@@ -204,6 +208,7 @@ def _group(run: Experiment, at: Place, state: RunState, plan: RoundPlan, edge: i
     if method.edge.by_work:
         made = scenario.train.steps(run.data_sizes)[planned.device] if steps is None else steps
         work = gradients_in_update(scenario.train.optimizer, scenario.train.momentum, made)
+    cohort = cohort_of(run, at, planned, edge)
     tasks = [
         TrainTask(
             devices=tuple(planned.device[chunk].tolist()),
@@ -221,6 +226,7 @@ def _group(run: Experiment, at: Place, state: RunState, plan: RoundPlan, edge: i
             round_index=at.round_index,
             time_left_s=float(planned.deadline_s),
             measured=scenario.aggregation.rollback is not None,
+            cohort=cohort,
             store=state.store,
         )
         for chunk in chunks_of(positions, run.mean_samples_seen)
@@ -238,7 +244,7 @@ def _group(run: Experiment, at: Place, state: RunState, plan: RoundPlan, edge: i
         drop_failing=scenario.engine.on_device_failure == "drop-device",
         store=state.store,
         served_weight=_served_weight(run, state, edge) if method.edge.overrides(Aggregation.absent) else None,
-        min_contributors=scenario.aggregation.min_contributors,
+        min_contributors=max(scenario.aggregation.min_contributors, 1 if cohort is None else cohort.threshold),
         rollback=scenario.aggregation.rollback,
     )
 

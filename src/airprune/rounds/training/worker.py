@@ -285,4 +285,5 @@ def _orders(task: TrainTask, number: int) -> Orders:
         first_trained=0 if task.first_trained is None else task.first_trained[number],
         time_left_s=task.time_left_s,
         last_trained=None if task.last_trained is None else task.last_trained[number],
+        hidden_among=1 if task.cohort is None else task.cohort.threshold,
     )

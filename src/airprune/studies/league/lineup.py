@@ -43,9 +43,9 @@ class Entry:
         return sends_codes(self.scenario)
 
     @property
-    def less_work(self) -> str:
-        """Returns why a device does less work per round than with other methods; empty where it does not."""
-        return METHODS[self.name].less_work if self.is_method else ""
+    def other_work(self) -> str:
+        """Returns how the work of a round differs from that of the other methods; empty where it is equal."""
+        return METHODS[self.name].other_work if self.is_method else ""
 
     @property
     def departures(self) -> tuple[str, ...]:

@@ -55,11 +55,11 @@ class Result:
         """Returns the accuracy by seed; empty unless every seed has one that can be compared.
 
         At equal time that is empty for a method that has run all its rounds so early that another would have fitted; at
-        equal rounds, for one whose devices do less work in a round.
+        equal rounds, for one whose devices do less work in a round, or more.
         """
         if by is By.TIME and (self.ends_before(horizon_s) or not self.entry.has_costs):
             return {}
-        if by is By.ROUNDS and self.entry.less_work:
+        if by is By.ROUNDS and self.entry.other_work:
             return {}
         return _whole(
             {seed: run.accuracy if by is By.ROUNDS else run.accuracy_by(horizon_s) for seed, run in self.runs.items()}
@@ -215,8 +215,8 @@ def _remarks(result: Result, statistics: RunStatistics, same: Result | None) -> 
     plan = result.entry.scenario.plan
     if statistics.max_ratio == 0.0 and plan.scheme not in WHOLE_MODELS and plan.max_pruning_ratio > 0.0:
         found.append("prunes no device here")
-    if result.entry.less_work:
-        found.append(f"less work per round: {result.entry.less_work.rstrip('.')}")
+    if result.entry.other_work:
+        found.append(f"other work per round: {result.entry.other_work.rstrip('.')}")
     shared = [seed for seed in result.runs if seed in result.untuned]
     lost = [result.untuned[seed].accuracy - result.runs[seed].accuracy for seed in shared]
     if lost and result.knobs and (mean := math.fsum(lost) / len(lost)) > 0.0:

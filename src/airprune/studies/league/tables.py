@@ -35,8 +35,8 @@ NOTES = (
     "± is the half-width of the 95 % interval (Student's t); numbers have as many digits as it deserves.",
     "Time, bits and joules count every link: uplink, broadcast downlink, links between edges and cloud at 1 Gbit/s, "
     "links between devices. Joules are a model's, not measured ones.",
-    "Every method makes as many passes over its data per edge round. A method whose devices do less work per round has "
-    "no accuracy at equal rounds; one that has run all its rounds before the compared time has none at equal time.",
+    "Every method makes as many passes over its data per edge round. A method whose devices do other work per round "
+    "has no accuracy at equal rounds; one that has run all its rounds before the compared time has none at equal time.",
     "Memory, probes and extra bits are charged as the clock, the planner and the encoder count them.",
     "Methods marked “after” are our reading of their source; “as published” is its algorithm. Departures are listed "
     "beside the name, and by `airprune methods NAME`.",
@@ -296,7 +296,7 @@ def _csv_row(found: Standings, row: Row) -> dict[str, Any]:
         "same_as": row.same_as or None,
         "remarks": "; ".join(row.remarks) or None,
         "departures": " ".join(row.entry.departures) or None,
-        "less_work": row.entry.less_work or None,
+        "other_work": row.entry.other_work or None,
         "learning_rate": _learning_rate(row),
         "tuned": knobs_text(row.result.knobs) if row.result.knobs else None,
         "momentum": row.entry.scenario.train.momentum,

@@ -19,17 +19,20 @@ from starlette.responses import Response
 from airprune.errors import AirpruneError
 from airprune.planning.schemes import SCHEMES
 from airprune.results.figures.styles import styles_for
+from airprune.scenario.presets import presets
 from airprune.tables import write_csv
 from airprune.web.answers import json_answer
 from airprune.web.limits import Busy, Lanes, LimitedStream
 from airprune.web.pages import page_answer
 from airprune.web.planner import training
 from airprune.web.planner.fleets import FleetMemory
-from airprune.web.planner.picture import Planned, compared, picture, plan_scene
+from airprune.web.planner.picture import Planned, compared, offered_schemes, picture, plan_scene
+from airprune.web.planner.promises import price_of_nines
 from airprune.web.planner.scene import Scene, placed_scene, table_scene
-from airprune.web.planner.settings import PlannerSettings
+from airprune.web.planner.settings import PRESETS, PlannerSettings
 from airprune.web.planner.words import words
 from airprune.web.site import root_if_allowed
+from airprune.wireless.path_loss import PATH_LOSS
 
 Result = TypeVar("Result")
 
@@ -73,11 +76,18 @@ async def page(request: Request) -> Response:
         error = busy.detail
     styles = styles_for(list(SCHEMES))
     initial = {
-        "defaults": PlannerSettings().model_dump(exclude_none=True),
+        "presets": {name: PlannerSettings.from_query({"preset": name}).as_json() for name in PRESETS},
+        "preset_words": {name: presets()[name] for name in PRESETS},
+        "path_losses": list(PATH_LOSS),
         "schemes": [
-            {"name": scheme.name, "summary": scheme.summary, "colour": styles[scheme.name].colour}
-            for scheme in SCHEMES.values()
-            if scheme.plans_fleets()
+            {
+                "name": name,
+                "summary": SCHEMES[name].summary,
+                "colour": styles[name].colour,
+                "presets": [preset for preset in PRESETS if name in offered_schemes(preset)],
+            }
+            for name in SCHEMES
+            if any(name in offered_schemes(preset) for preset in PRESETS)
         ],
         "answer": answer or await _in_lane(request, {}, _answer),
         "error": error,
@@ -95,6 +105,13 @@ async def all_schemes(request: Request) -> Response:
     return json_answer(await _in_lane(request, request.query_params, lambda *asked: compared(_planned(*asked))))
 
 
+@router.get("/api/promises", summary="What one more nine of on-time probability costs, or null", **_QUERY)
+async def promises(request: Request) -> Response:
+    return json_answer(
+        await _in_lane(request, request.query_params, lambda *asked: price_of_nines(_planned(*asked).found))
+    )
+
+
 @router.get("/api/plan.csv", summary="The plan of every device, as `airprune plan --out` writes it", **_QUERY)
 async def plan_csv(request: Request) -> Response:
     return _csv_answer(request, "plan.csv", await _in_lane(request, request.query_params, _plan_file))
@@ -107,11 +124,12 @@ async def fleet_csv(request: Request) -> Response:
 
 def _plan_file(settings: PlannerSettings, memory: FleetMemory) -> IO[bytes]:
     planned = _planned(settings, memory)
-    return _csv(planned.scene.fleet.table_columns(planned.plan))
+    return _csv(planned.fleet.table_columns(planned.plan))
 
 
 def _fleet_file(settings: PlannerSettings, memory: FleetMemory) -> IO[bytes]:
-    fleet = _scene(settings, memory).fleet
+    scene = _scene(settings, memory)
+    fleet = plan_scene(settings, scene).fleet if scene.fleet is None else scene.fleet
     return _csv({"device": fleet.device, "edge": fleet.edge_names[fleet.edge], **fleet.columns})
 
 
@@ -151,16 +169,18 @@ async def _in_lane(
 ) -> Result:
     """Returns the result of `work` on the settings, done in the lane for plans of this size."""
     settings, memory = PlannerSettings.from_query(query), _memory(request)
-    if settings.fleet is None:
-        num_devices = settings.num_edges * settings.devices_per_edge
-    else:
-        num_devices = len(memory.get(settings.fleet).device)
+    num_devices = settings.effort if settings.fleet is None else len(memory.get(settings.fleet).device)
     return await _lanes_of(request.app).for_devices(num_devices).run(request, lambda: work(settings, memory))
 
 
 def _answer(settings: PlannerSettings, memory: FleetMemory) -> dict[str, Any]:
     planned = _planned(settings, memory)
-    return {**picture(planned), "words": words(planned), "training": training.overrides(planned.settings)}
+    return {
+        **picture(planned),
+        "words": words(planned),
+        "command": None if planned.scene.is_table else " ".join(["airprune plan", *settings.command_words()]),
+        "training": training.offer(planned.settings),
+    }
 
 
 def _planned(settings: PlannerSettings, memory: FleetMemory) -> Planned:

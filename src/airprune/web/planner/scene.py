@@ -5,16 +5,15 @@ from __future__ import annotations
 import dataclasses
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from airprune.planning import PlanProblem
-from airprune.planning.fleet import FLEET_COLUMNS, Fleet
-from airprune.units import db_to_ratio, dbm_to_watt, ratio_to_db
+from airprune.planning.fleet import Fleet
+from airprune.rounds.planned_network import PlannedNetwork
+from airprune.units import db_to_ratio, ratio_to_db
 from airprune.web.planner.settings import PlannerSettings
-from airprune.wireless.channel import Radio, full_band_rate_bps, large_scale_gain, path_loss_db, small_scale_gain, snr
-from airprune.wireless.network import Ring, place_hierarchical
+from airprune.wireless.channel import Radio, path_loss_db, snr
+from airprune.wireless.motion import Waypoints
 
 Array = np.ndarray
 
@@ -25,73 +24,49 @@ _GOLDEN_ANGLE = math.pi * (3.0 - math.sqrt(5.0))
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Scene:
-    """Holds the devices, their places on the map, and their channels.
+    """Holds the devices and their places on the map.
 
     Attributes:
-      fleet: names, edges and CPUs.
-      snr_ratio: over the full band; None for a table, whose decibels `airprune plan` converts.  [num_devices]
+      fleet: the devices of a table; None for a network that is placed.
+      setup: what plans need of a placed network; None for a table.
       edge_position_m: [num_edges, 2]
       position_m: for a table, where the path loss law would put such an SNR.  [num_devices, 2]
       moved: devices moved by hand.  [num_moved]
     """
 
-    fleet: Fleet
-    snr_ratio: Array | None
+    fleet: Fleet | None
+    setup: PlannedNetwork | None
     edge_position_m: Array
     position_m: Array
     moved: Array
 
     @property
     def is_table(self) -> bool:
-        return self.snr_ratio is None
-
-    def problem(self, *, bandwidth_hz: float, **limits: Any) -> PlanProblem:
-        problem = self.fleet.problem(bandwidth_hz=bandwidth_hz, **limits)
-        if self.snr_ratio is None:
-            return problem
-        return dataclasses.replace(problem, full_band_rate_bps=full_band_rate_bps(self.snr_ratio, bandwidth_hz))
+        return self.setup is None
 
 
 def placed_scene(settings: PlannerSettings) -> Scene:
-    """The network of `airprune run` with the same settings and seed, but for where edges stand around the cloud."""
-    clock_hz = 1e9 * settings.cpu_ghz
-    low, high = clock_hz * (1.0 - settings.cpu_spread), clock_hz * (1.0 + settings.cpu_spread)
-    network = place_hierarchical(
-        num_edges=settings.num_edges,
-        devices_per_edge=settings.devices_per_edge,
-        placement=Ring(settings.inner_m, settings.outer_m),
-        edge_distance_m=0.0,
-        cpu_hz=(low, high) if settings.cpu_spread else clock_hz,
-        seed=settings.seed,
-    )
-    edges = _edge_position_m(settings.num_edges, settings.outer_m)
-    offset_m = network.device_position_m.copy()  # all edges stand at the cloud so far
-    moved = []
-    for key, east_m, north_m in settings.moves:
+    """The network of `airprune run` with the same settings; where links do not depend on it, edges are drawn apart."""
+    scenario = settings.scenario()
+    network = scenario.build_network()
+    place_m, moved = network.device_position_m.copy(), []
+    for key, east_m, north_m in settings.moves if settings.mobility == "none" else ():
         k, n = key if len(key) == 2 else (settings.num_edges, 0)
         if k < settings.num_edges and n < settings.devices_per_edge:
             moved.append(k * settings.devices_per_edge + n)
-            offset_m[moved[-1]] = east_m, north_m
-    network = dataclasses.replace(network, device_position_m=offset_m)
-    radio = Radio(transmit_power_w=dbm_to_watt(settings.transmit_power_dbm))
-    gain = large_scale_gain(network, radio, seed=settings.seed)
-    ratio = snr(gain * small_scale_gain(network.num_devices, radio, seed=settings.seed, round_index=0), radio)
-    columns = {
-        c.name: np.full(network.num_devices, c.default) for c in FLEET_COLUMNS if isinstance(c.default, int | float)
-    }
-    columns |= {"snr_db": ratio_to_db(ratio), "cpu_hz": network.cpu_hz}
+            place_m[moved[-1]] = network.edge_position_m[k] + (east_m, north_m)
+    if moved:
+        network = dataclasses.replace(network, device_position_m=place_m)
+    setup = PlannedNetwork.of(scenario, network=network)
+    edges = network.edge_position_m
+    motion = setup.stations.motion
+    if isinstance(motion, Waypoints):
+        place_m = motion.positions_m(0.0)
+    if not settings.has_places:
+        edges = _edge_position_m(settings.num_edges, settings.outer_m)
+        place_m = place_m + (edges - network.edge_position_m)[network.edge]
     return Scene(
-        fleet=Fleet(
-            device=np.arange(network.num_devices),
-            edge_names=np.arange(network.num_edges),
-            edge=network.edge,
-            columns=columns,
-            ignored=(),
-        ),
-        snr_ratio=ratio,
-        edge_position_m=edges,
-        position_m=edges[network.edge] + offset_m,
-        moved=np.array(moved, dtype=np.int64),
+        fleet=None, setup=setup, edge_position_m=edges, position_m=place_m, moved=np.array(moved, dtype=np.int64)
     )
 
 
@@ -114,7 +89,7 @@ def table_scene(settings: PlannerSettings, fleet: Fleet) -> Scene:
     edges = _edge_position_m(len(fleet.edge_names), float(distance_m.max()))
     return Scene(
         fleet=fleet,
-        snr_ratio=None,
+        setup=None,
         edge_position_m=edges,
         position_m=edges[fleet.edge] + offset_m,
         moved=np.array(moved, dtype=np.int64),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from pathlib import Path
+from typing import Any
 
 from airprune import files
 from airprune.errors import WorkFailed
@@ -20,6 +21,20 @@ def overrides(settings: PlannerSettings) -> dict[str, str]:
         "plan.max_pruning_ratio": f"{settings.max_pruning:.12g}",
         "radio.bandwidth_hz": f"{settings.bandwidth_mhz * 1e6:.12g}",
     }
+
+
+def offer(settings: PlannerSettings) -> dict[str, Any]:
+    """Returns the preset and the changes that train the planned devices.
+
+    By a table of their SNRs where these say all of a link; else by the scenario itself, without devices moved by hand.
+    """
+    if settings.fleet is not None or settings.is_papers_radio:
+        return {"preset": "smoke", "has_table": True, "overrides": overrides(settings)}
+    preset, *words = settings.command_words()
+    given = dict(word.split("=", 1) for word in words)
+    if given.pop("radio.noise", None):  # short for two keys, which a form has
+        given |= {"radio.noise_density_dbm_per_hz": "-174", "radio.noise_figure_db": "7"}
+    return {"preset": preset, "has_table": False, "overrides": given}
 
 
 def keep_table(root: Path, content: bytes) -> Path:

@@ -8,6 +8,7 @@ import numpy as np
 
 from airprune.planning import Status
 from airprune.planning.schemes import scheme_named
+from airprune.rounds.overhead import overhead_of, overhead_sentences
 from airprune.text import counted
 from airprune.web.planner.picture import Planned, plan_scene, summary
 
@@ -18,7 +19,7 @@ MAX_PRICED = 100_000
 
 
 def words(planned: Planned) -> dict[str, Any]:
-    """Returns the outcome (kind is good, fair or bad), the effect of more bandwidth and time, and the failures."""
+    """Returns the outcome (good, fair, chance or bad), the effect of more bandwidth and time, and the failures."""
     kind, verdict = _verdict(planned)
     return {
         "kind": kind,
@@ -26,6 +27,7 @@ def words(planned: Planned) -> dict[str, Any]:
         "times": _times(planned),
         "prices": _prices(planned),
         "failures": _failures(planned),
+        "overhead": _overhead(planned),
     }
 
 
@@ -51,15 +53,35 @@ def _verdict(planned: Planned) -> tuple[str, str]:
             f"{plan.scheme} does not adapt to it; the slowest takes {facts['round_ms']:.4g} ms, and "
             + (f"{pruned}." if facts["mean_pruning"] else "nothing is pruned.")
         )
+    if planned.found is not None and not planned.found.experiment.radio.knows_fading:
+        return _by_chance(planned, deadline, pruned if facts["mean_pruning"] else "nothing is pruned")
     if facts["mean_pruning"] == 0:
         return "good", f"Every device meets the {deadline} deadline with its whole model; nothing is pruned."
     return "good", f"Every device meets the {deadline} deadline; {pruned}."
 
 
+def _by_chance(planned: Planned, deadline: str, pruned: str) -> tuple[str, str]:
+    """Returns the outcome where plans do not know the fading of their round exactly."""
+    promised, chances = planned.settings.on_time, planned.on_time
+    if promised is not None:
+        return (
+            "good",
+            f"Every device meets the {deadline} deadline with a probability of {100 * promised:g} % or more; {pruned}.",
+        )
+    if chances is None:
+        return "chance", f"Every device meets the {deadline} deadline if its channel is as estimated; {pruned}."
+    low, high = (f"{100 * value:.0f}" for value in (np.nanmin(chances), np.nanmax(chances)))
+    share = f"{low} %" if low == high else f"{low} to {high} %"
+    return "chance", (
+        f"The plan counts on mean gains, so a device meets the {deadline} deadline with a probability of only {share}; "
+        f"{pruned}. With a promise it counts on less."
+    )
+
+
 def _times(planned: Planned) -> str:
     """Returns the reason why the bars end where they end."""
     plan, deadline_s = planned.plan, planned.settings.deadline_ms / 1e3
-    latency_s = plan.latency_s[~plan.failed[planned.scene.fleet.edge]]
+    latency_s = plan.latency_s[planned.has_plan]
     at_deadline = int(np.count_nonzero(np.abs(latency_s - deadline_s) <= _SAME_TIME * deadline_s))
     if not at_deadline:
         return ""
@@ -75,7 +97,7 @@ def _times(planned: Planned) -> str:
 
 def _prices(planned: Planned) -> list[str]:
     """Returns the effect of 1 MHz and of 1 ms more, each planned once more; nothing for a fleet too large for that."""
-    if planned.plan.failed.any() or planned.problem.num_devices > MAX_PRICED:
+    if planned.plan.failed.any() or max(planned.settings.effort, planned.problem.num_devices) > MAX_PRICED:
         return []
     settings, scene = planned.settings, planned.scene
     more_band = plan_scene(settings, scene, bandwidth_mhz=settings.bandwidth_mhz + 1.0)
@@ -110,7 +132,7 @@ def _points(value: float) -> str:
 def _failures(planned: Planned) -> list[str]:
     """Returns one sentence for each of the first edges without a plan, as `airprune plan` prints it."""
     failed = np.flatnonzero(planned.plan.failed)
-    fleet = planned.scene.fleet
+    fleet = planned.fleet
     sentences = [
         planned.plan.failure(int(k), edge_name=str(fleet.edge_names[k]), device_names=fleet.device)
         for k in failed[:_FAILURES_SHOWN]
@@ -118,3 +140,9 @@ def _failures(planned: Planned) -> list[str]:
     if len(failed) > _FAILURES_SHOWN:
         sentences.append(f"{len(failed) - _FAILURES_SHOWN:,} more edges have no plan.")
     return sentences
+
+
+def _overhead(planned: Planned) -> list[str]:
+    """Returns what pilots, channel reports and the downlink take, as `airprune plan` prints it."""
+    overhead = None if planned.found is None else overhead_of(planned.found)
+    return [] if overhead is None else overhead_sentences(overhead)

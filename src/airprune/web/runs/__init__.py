@@ -1,11 +1,10 @@
 """The runs page: what lies under the runs folder, live while it is written.
 
 names       which folders an address may name, and that none leads outside
-finding     run and reproduction folders under the runs folder
+finding     run, deployment and reproduction folders under the runs folder
 listing     one line about each run, remembered until its files change
 thinning    a series of any length as a bounded number of points
 following   a records file followed as it grows
-deployment  a deployment's files so followed: who is there, arrivals, predicted against measured
 views       runs as the page draws them: curves, devices, coverage, differences
 groups      hundreds of runs as few curves: mean and interval over seeds
 reached     what it took runs to reach an accuracy

@@ -36,7 +36,8 @@ class Listing:
         self._at = -FRESH_S
 
     def latest(self, *, fresh_s: float = FRESH_S) -> dict[str, Any]:
-        """{runs: one row each, last written first; num_left_out, is_complete, reproductions, leagues, styles}."""
+        """{runs: one row each, last written first; num_left_out, is_complete, reproductions, leagues, deployments,
+        styles}."""
         with self._lock:
             if not self._latest or time.monotonic() - self._at > fresh_s:
                 started = time.monotonic()
@@ -59,6 +60,7 @@ class Listing:
             "is_complete": findings.is_complete,
             "reproductions": findings.reproductions,
             "leagues": findings.leagues,
+            "deployments": findings.deployments,
             "styles": drawn_styles(row["scheme"] for row in rows if row["scheme"]),
         }
 

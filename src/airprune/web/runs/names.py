@@ -52,14 +52,6 @@ def folder_named(root: Path, name: str) -> Path:
     return path
 
 
-def folder_of(root: Path, name: str) -> Path | None:
-    """The same; None if there is none."""
-    try:
-        return folder_named(root, name)
-    except HTTPException:
-        return None
-
-
 def missing(name: str) -> HTTPException:
     return HTTPException(404, f"There is no run {shown(name)} in the runs folder.")
 

@@ -112,14 +112,6 @@ def devices(request: Request, run: RunName, global_round: Round, edge_round: Rou
     return json_answer(views.devices(site_of(request).runs_dir, run, global_round, edge_round))
 
 
-@router.get("/api/runs/deployment")
-def deployment(request: Request, run: RunName) -> Response:
-    """A run on real machines: who is there, when uploads arrived, predicted against measured times."""
-    from airprune.web.runs import deployment, views
-
-    return json_answer(deployment.deployment(views.run_named(site_of(request).runs_dir, run), run))
-
-
 @router.get("/api/runs/differences")
 def differences(request: Request, run: RunNames) -> Response:
     """The keys in which the scenarios of the named runs differ."""

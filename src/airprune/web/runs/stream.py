@@ -1,9 +1,8 @@
 """Server-sent events: what is new about the list of runs, the chosen runs and the run at work.
 
-    event: runs        {rows that changed, names that are gone, and the rest of the list}
-    event: curve       {name, rows from place `row_from` on, edge rounds from place `edge_from` on}
-    event: deployment  {name, version}: a chosen run on real machines has something new to tell
-    event: work        the run that this server has started
+    event: runs   {rows that changed, names that are gone, and the rest of the list}
+    event: curve  {name, rows from place `row_from` on, edge rounds from place `edge_from` on}
+    event: work   the run that this server has started
 
 A curve is sent as a splice: what stands from a place on is replaced. Appended records, the cut of a resumed run and
 thinning are all the same to the page. A line that starts with a colon every few seconds keeps the connection awake.
@@ -21,9 +20,7 @@ from typing import Any
 from starlette.concurrency import run_in_threadpool
 
 from airprune.web.answers import json_text
-from airprune.web.runs.deployment import version
 from airprune.web.runs.listing import listing
-from airprune.web.runs.names import folder_of
 from airprune.web.runs.views import curve
 
 TICK_S = 0.2
@@ -41,7 +38,6 @@ class SentEvents:
         self._rows: dict[str, Any] = {}
         self._about: dict[str, Any] = {}
         self._curves: dict[str, dict[str, Any]] = {}
-        self._deployed: dict[str, str | None] = {}
         self._last_work: dict[str, Any] | None = None
         self._listed_at = 0.0
 
@@ -53,7 +49,7 @@ class SentEvents:
             events.append(_event("work", work))
         if time.monotonic() - self._listed_at >= LIST_EVERY_S or events:
             self._listed_at = time.monotonic()
-            events += self._list_events() + self._deployment_events()
+            events += self._list_events()
         return events
 
     def _curve_event(self, name: str) -> str | None:
@@ -73,12 +69,6 @@ class SentEvents:
             "edges": now["edges"][edge_from:],
         }
         return _event("curve", told)
-
-    def _deployment_events(self) -> list[str]:
-        now = {name: version(folder_of(self.root, name)) for name in self.names}
-        changed = [name for name in self.names if now[name] != self._deployed.get(name)]
-        self._deployed = now
-        return [_event("deployment", {"name": name, "version": now[name]}) for name in changed]
 
     def _list_events(self) -> list[str]:
         latest = listing(self.root).latest()

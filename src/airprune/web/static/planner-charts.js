@@ -16,6 +16,13 @@ const COUNT_COLOURS = {
   light: [[0, "#dbe9f6"], [0.35, "#9dc6e0"], [0.7, "#3f8fc5"], [1, "#08306b"]],
   dark: [[0, "#173a5e"], [0.35, "#2c6ea6"], [0.7, "#79b5e1"], [1, "#eaf4fc"]],
 };
+// Low to high SINR or rate: warm to violet, pale enough for marks upon it.
+const GROUND_COLOURS = {
+  light: [[0, "#d9772b"], [0.25, "#f6bd7e"], [0.5, "#f7efe4"], [0.75, "#cfd0e6"], [1, "#a79cce"]],
+  dark: [[0, "#9a4a0f"], [0.25, "#5f3310"], [0.5, "#26221f"], [0.75, "#2f2c4a"], [1, "#51478a"]],
+};
+const SINR_RANGE_DB = [-10, 50]; // the same for all plans, so that one sees what interference takes
+const MOST_BITS_PER_HZ = { shannon: 12, "nr-mcs": 7.4063 / 1.1 };
 const SELECTED = "#e8590c"; // upon a density, whose colours are those of --accent
 const MAX_BARS = 150; // beyond it bars are too thin to tell apart, and an outline is drawn instead
 const MAX_LINKS = 400;
@@ -53,7 +60,8 @@ const hoverText = ({ devices, edges }) => devices.index.map((_, i) => [
   `<b>device ${escaped(devices.name[i])}</b> on edge ${escaped(edges.name[devices.edge[i]] ?? String(devices.edge[i]))}`,
   `pruned ${percent(devices.ratio[i])}, ${percent(devices.share[i])} of the bandwidth`,
   `${fixed(devices.compute_ms[i], 2)} ms compute + ${fixed(devices.uplink_ms[i], 2)} ms upload`,
-  MARK_WORDS[devices.mark[i]],
+  `SNR ${fixed(devices.snr_db[i], 1)} dB${devices.sinr_db ? `, SINR ${fixed(devices.sinr_db[i], 1)} dB` : ""}`,
+  MARK_WORDS[devices.mark[i]] + (devices.on_time?.[i] == null ? "" : `, with ${percent(devices.on_time[i])}`),
 ].join("<br>"));
 
 // Plotly reads a few tags in hover texts; names must not be read as such.
@@ -86,7 +94,8 @@ function stationTraces({ edges }) {
       type: "scatter", mode: "markers", x: [0, ...edges.x_m], y: [0, ...edges.y_m], hoverinfo: "text",
       text: ["<b>cloud</b>: averages the edges", ...edges.name.map((name, k) => `<b>edge ${escaped(name)}</b>, `
         + `${fixed(edges.num_devices[k])} devices<br>${edges.status[k]}; mean pruning ${percent(edges.mean_pruning[k])}<br>`
-        + `smallest workable deadline ${fixed(edges.min_deadline_ms[k], 2)} ms`)],
+        + `smallest workable deadline ${fixed(edges.min_deadline_ms[k], 2)} ms`
+        + (edges.rise_db[k] === null ? "" : `<br>interference raises its noise by ${fixed(edges.rise_db[k], 1)} dB`))],
       marker: {
         symbol: ["star", ...edges.x_m.map(() => "square")], size: [18, ...edges.x_m.map(() => (many ? 7 : 13))], opacity: 1,
         color: text, line: { width: many ? 1 : 2, color: cssValue("--ground") },
@@ -130,6 +139,34 @@ const mapBar = () => ({
   orientation: "h", x: 0.5, xanchor: "center", y: -0.07, yanchor: "top", len: widthOf("map") < 500 ? 0.95 : 0.6,
   thickness: 9, outlinewidth: 0,
 });
+
+/** SINR or rate of the ground, and the borders between the cells of the edges. */
+function groundTraces({ ground, edges, settings }) {
+  const { cell_m: side, west_m: west, south_m: south, columns, value, edge } = ground;
+  const rows = value.length / columns;
+  const inRows = (values) => Array.from({ length: rows }, (_, row) => values.slice(row * columns, (row + 1) * columns));
+  const isSinr = ground.kind === "sinr";
+  const [low, high] = isSinr ? SINR_RANGE_DB : [0, settings.bandwidth_mhz * MOST_BITS_PER_HZ[settings.rate]];
+  const [x, y] = [[], []];
+  edge.forEach((serving, i) => {
+    const [left, bottom] = [west + side * (i % columns), south + side * Math.floor(i / columns)];
+    if ((i + 1) % columns && edge[i + 1] !== serving) { x.push(left + side, left + side, null); y.push(bottom, bottom + side, null); }
+    if (i + columns < edge.length && edge[i + columns] !== serving) { x.push(left, left + side, null); y.push(bottom + side, bottom + side, null); }
+  });
+  return [
+    {
+      type: "heatmap", x0: west + side / 2, dx: side, y0: south + side / 2, dy: side, z: inRows(value), zmin: low, zmax: high, zsmooth: false,
+      colorscale: GROUND_COLOURS[isDark() ? "dark" : "light"],
+      customdata: inRows(edge.map((serving) => escaped(edges.name[serving] ?? String(serving)))),
+      hovertemplate: `%{z:.1f} ${isSinr ? "dB" : "Mbit/s"} to edge %{customdata}<extra></extra>`,
+      colorbar: {
+        x: 1.01, xanchor: "left", y: 0.5, len: 0.9, thickness: 9, outlinewidth: 0, nticks: 6, tickfont: { size: textSize() - 2 },
+        title: { text: isSinr ? "SINR dB" : "Mbit/s", side: "top", font: { size: textSize() - 1 } },
+      },
+    },
+    { type: "scatter", mode: "lines", x, y, hoverinfo: "skip", opacity: 0.7, line: { color: cssValue("--control"), width: 1 } },
+  ];
+}
 
 /** Marks upon a density: shapes as ever, no colour, since colour counts devices there. */
 function markTrace(answer, selected) {
@@ -185,7 +222,7 @@ function bounds({ devices, edges, density }) {
 }
 
 function rings({ edges, settings, is_table: isTable }) {
-  if (isTable || edges.x_m.length > 60) return [];
+  if (isTable || edges.x_m.length > 60 || settings.mobility !== "none") return [];
   return edges.x_m.flatMap((east, k) => [settings.inner_m, settings.outer_m].map((radius) => ({
     type: "circle", layer: "below", line: { color: cssValue("--line"), width: 1 },
     x0: east - radius, x1: east + radius, y0: edges.y_m[k] - radius, y1: edges.y_m[k] + radius,
@@ -204,13 +241,14 @@ export function drawMap(Plotly, answer, selected) {
   const axis = { zeroline: false, ticksuffix: " m", nticks: widthOf("map") < 500 ? 5 : 7, tickangle: 0, automargin: false };
   const layout = chartLayout({
     showlegend: false, hovermode: "closest", dragmode: coarse ? false : "pan", shapes: rings(answer),
-    margin: { l: 4.8 * textSize(), r: 12, t: 8, b: 84 },
-    uirevision: `${answer.num_edges} ${answer.settings.fleet ?? answer.settings.outer_m}`,
-    xaxis: { ...axis, range: lastBounds.x },
+    margin: { l: 4.8 * textSize(), r: answer.ground === null ? 12 : 62, t: 8, b: 84 },
+    uirevision: `${answer.num_edges} ${answer.settings.fleet ?? answer.settings.outer_m} ${answer.settings.edge_distance_m} ${answer.settings.mobility} ${answer.settings.reuse}`,
+    xaxis: { ...axis, range: lastBounds.x, showticksuffix: widthOf("map") < 400 ? "last" : "all" },
     yaxis: { ...axis, range: lastBounds.y, scaleanchor: "x" },
   });
+  const under = answer.ground === null || answer.density !== null ? [] : groundTraces(answer);
   const traces = answer.density === null
-    ? [...linkTraces(answer), ...stationTraces(answer), deviceTrace(answer, selected)]
+    ? [...under, ...linkTraces(answer), ...stationTraces(answer), deviceTrace(answer, selected)]
     : [densityTrace(answer), ...stationTraces(answer), markTrace(answer, selected)];
   return Plotly.react(byId("map"), traces, layout, CHART_CONFIG);
 }

@@ -27,7 +27,7 @@ export function connectMap(page) {
 
   function deviceNear(event) {
     const answer = page.answer();
-    if (!answer || !axes()) return null;
+    if (!answer || !axes() || answer.settings.mobility !== "none") return null;
     const { xaxis, yaxis } = axes();
     const box = map.getBoundingClientRect();
     const [x, y] = [event.clientX - box.left - xaxis._offset, event.clientY - box.top - yaxis._offset];
@@ -77,7 +77,7 @@ export function connectMap(page) {
   map.addEventListener("keydown", (event) => {
     const { devices } = page.answer();
     const at = devices.index.indexOf(page.selected());
-    if (event.key in ARROWS && at >= 0) {
+    if (event.key in ARROWS && at >= 0 && page.answer().settings.mobility === "none") {
       const step = event.shiftKey ? FAR_STEP_M : STEP_M;
       const [east, north] = ARROWS[event.key];
       page.move(devices.index[at], devices.x_m[at] + step * east, devices.y_m[at] + step * north);

@@ -5,17 +5,21 @@ import {
 } from "./common.js";
 import { drawMap, drawShares, drawTimes, MARK_WORDS } from "./planner-charts.js";
 import { connectMap } from "./planner-map.js";
-import { NUMBERS, roundedMove, showSettings, State, stretch } from "./planner-state.js";
+import {
+  CHOICES, FIELDS, MAY_BE_OPEN, NUMBERS, roundedMove, showSettings, State, stretch, SWITCHES, TIME,
+} from "./planner-state.js";
 
 const MAX_TABLE_ROWS = 200;
 const MAX_FLEET_BYTES = 64 * 2 ** 20;
-const BADGES = { good: "fits", fair: "late", bad: "no plan" };
+const BADGES = { good: "fits", fair: "late", chance: "by chance", bad: "no plan" };
 const TABLES_AFTER_MS = 60;
+const NINES_AFTER_MS = 350;
+const ON_FOOT_M_PER_S = 1.5;
 const STALE_MS = 400; // a request this old is given up for a newer one
 
 const initial = initialData();
 const schemes = new Map(initial.schemes.map((scheme) => [scheme.name, scheme]));
-const state = new State(initial.defaults);
+const state = new State(initial.presets);
 let answer = initial.answer;
 let selected = null;
 
@@ -60,6 +64,7 @@ async function show() {
   for (const id of Object.keys(CHARTS)) stale.add(id);
   await drawInView(Plotly);
   document.body.dataset.drawn = answered; // what the picture shows, for those who wait for it
+  waitForNines();
   clearTimeout(tablesTimer);
   tablesTimer = setTimeout(() => { void showCompared(); showTables(); void drawAll(); }, TABLES_AFTER_MS);
 }
@@ -114,6 +119,8 @@ function showWords() {
   tile("counts", fixed(answer.num_devices), ` on ${fixed(answer.num_edges)}`);
   byId("prices").replaceChildren(...words.prices.map((sentence) => element("p", {}, sentence)),
     ...(words.prices.length ? [element("p", { class: "hint" }, "Both found exactly, by planning once more.")] : []));
+  byId("overhead").replaceChildren(...words.overhead.map((sentence) => element("p", {}, sentence)));
+  showRadio();
   say(byId("time-words"), words.times);
   byId("time-words").hidden = !words.times;
   byId("fleet-result").hidden = !answer.is_table;
@@ -143,6 +150,51 @@ function showWords() {
   say(byId("put-all-back"), `Put all ${state.moves.size} back`);
 }
 
+/** What a radio adds to the picture: interference, probabilities, colours of the ground, and the same plan as a command. */
+function showRadio() {
+  const { devices, edges, settings, command } = answer;
+  const rises = edges.rise_db.filter((value) => value !== null);
+  byId("rise-tile").hidden = !rises.length;
+  if (rises.length) tile("rise", `+${fixed(Math.max(...rises), 1)} dB`, ` worst edge, mean ${fixed(rises.reduce((a, b) => a + b, 0) / rises.length, 1)} dB`);
+  const chances = (devices.on_time ?? []).filter((value) => value !== null);
+  byId("on-time-tile").hidden = !chances.length;
+  if (chances.length) tile("least-on-time", `${fixed(100 * Math.min(...chances), 1)} %`, settings.on_time === "none" ? " no promise" : ` ${fixed(100 * settings.on_time, 1)} % promised`);
+  byId("ground-words").hidden = settings.ground === "none";
+  say(byId("ground-words"), answer.ground === null
+    ? "The ground stays plain: it is shown for networks that are placed here, with up to a few hundred edges."
+    : `The ground shows ${settings.ground === "sinr" ? "the SINR" : "the rate"} of a device alone on the whole bandwidth with the median path loss and the mean of fading`
+      + `${rises.length ? ", under the interference of this plan" : ""}; lines part the cells of the edges.`);
+  say(byId("preset-hint"), initial.preset_words[settings.preset]);
+  byId("command").hidden = !command;
+  if (command) say(byId("command-line"), command);
+  say(byId("command-words"), state.moves.size ? "Without the devices that were moved by hand: a scenario has no word for them." : "Gives the same numbers, and with --json all of them.");
+  const movesAlone = settings.mobility !== "none";
+  for (const id of ["east", "north"]) byId(id).disabled = movesAlone;
+}
+
+let nines = { timer: null, controller: new AbortController() }; // takes longer than a plan, so it waits for longer
+
+/** Shows the price of one more nine where plans do not know the fading exactly, once all has been at rest. */
+function waitForNines() {
+  clearTimeout(nines.timer);
+  nines.controller.abort();
+  byId("nines").hidden = !answer.devices.on_time;
+  if (!answer.devices.on_time) return;
+  if (byId("promises").dataset.drawn !== answered) byId("promises").replaceChildren(element("p", { class: "note" }, "Planning …"));
+  nines = { timer: setTimeout(() => void showNines(), NINES_AFTER_MS), controller: new AbortController() };
+}
+
+async function showNines() {
+  const asked = answered;
+  const lines = await getJson(`/api/promises?${asked}`, { signal: nines.controller.signal }).catch(() => null);
+  if (lines === null || asked !== answered) return;
+  byId("promises").replaceChildren(dataTable(["on time", "served", "mean ρ", "largest ρ", "smallest ms", "ms for the same ρ"], lines.map((line) => [
+    line.on_time === null ? "no promise" : `${+(100 * line.on_time).toFixed(3)} %`, fixed(line.served), fixed(line.mean_ratio, 3), fixed(line.max_ratio, 3),
+    line.smallest_deadline_s === null ? "–" : fixed(1e3 * line.smallest_deadline_s, 2), line.same_pruning_s === null ? "–" : fixed(1e3 * line.same_pruning_s, 2),
+  ]), { words: [0] }));
+  byId("promises").dataset.drawn = asked;
+}
+
 /** What the map is where devices are too many to be drawn one by one. */
 function showDensity() {
   const { density, devices, summary } = answer;
@@ -160,9 +212,11 @@ function showDensity() {
 const mayTrain = site.allow_run && hasToken();
 
 function showTraining() {
-  const words = Object.entries(answer.training).map(([key, value]) => `${key}=${value}`).join(" ");
-  say(byId("train-command"), `airprune run smoke network.table=fleet.csv ${words}`);
-  say(byId("train-words"), mayTrain
+  const { preset, has_table: hasTable, overrides } = answer.training;
+  const words = Object.entries(overrides).map(([key, value]) => `${key}=${value}`).join(" ");
+  say(byId("train-command"), `airprune run ${preset} ${hasTable ? "network.table=fleet.csv " : ""}${words}`.trim());
+  say(byId("train-words"), !hasTable ? "Trains this network with its radio; devices moved by hand stand where they stood."
+    : mayTrain
     ? "Makes these devices the network of a run: their table is written below the runs folder, and the page Runs opens with the settings filled in. On a command line, with the devices’ CSV from above:"
     : "With the devices’ CSV from above as fleet.csv (a server started with --allow-run does it from this page):");
   byId("train-here").hidden = !mayTrain;
@@ -171,8 +225,9 @@ function showTraining() {
 async function setUpRun() {
   byId("train-error").hidden = true;
   try {
-    const { overrides } = await sendJson(`/api/planner/table?${state.query()}`, {});
-    const pairs = Object.entries(overrides).map(([key, value]) => ["set", `${key}=${value}`]);
+    const { preset, has_table: hasTable } = answer.training;
+    const { overrides } = hasTable ? await sendJson(`/api/planner/table?${state.query()}`, {}) : answer.training;
+    const pairs = [["preset", preset], ...Object.entries(overrides).map(([key, value]) => ["set", `${key}=${value}`])];
     location.href = `/runs?${new URLSearchParams(pairs)}#start`;
   } catch (error) {
     byId("train-error").hidden = false;
@@ -197,6 +252,7 @@ async function showCompared() {
     const swatch = element("span", { class: "swatch", "aria-hidden": "true" });
     swatch.style.background = onGround(schemes.get(row.scheme).colour);
     const choose = element("button", { type: "button", title: schemes.get(row.scheme).summary, "data-scheme": row.scheme }, row.scheme);
+    if (row.refused) return [element("span", {}, swatch, " ", choose), element("span", { class: "badge open", title: row.refused }, "refused"), "–", "–"];
     const [kind, word] = row.num_failed ? ["bad", "no plan"] : row.num_late ? ["fair", `${fixed(row.num_late)} late`] : ["good", "fits"];
     return [element("span", {}, swatch, " ", choose), element("span", { class: `badge ${kind}` }, word),
       row.mean_pruning === null ? "–" : fixed(100 * row.mean_pruning, 1), fixed(row.round_ms, row.round_ms >= 1000 ? 0 : 2)];
@@ -214,8 +270,9 @@ async function showCompared() {
 function showError(sentence) {
   byId("error").hidden = sentence === null;
   say(byId("error"), sentence ?? "");
-  const field = sentence?.match(/planner\.(\w+)/)?.[1];
-  for (const name of NUMBERS) {
+  byId("undo-row").hidden = sentence === null;
+  const field = sentence?.match(/^(?:planner|(?:Scenario\.)?(?:network|radio|plan|association))\.(\w+)/)?.[1];
+  for (const name of [...NUMBERS, ...FIELDS, ...CHOICES, ...SWITCHES, TIME]) {
     if (name === field) byId(name).setAttribute("aria-invalid", "true");
     else byId(name).removeAttribute("aria-invalid");
   }
@@ -227,12 +284,14 @@ function showTables() {
   const share = (value, decimals) => (value === null ? "–" : `${fixed(100 * value, decimals)} %`);
   const deviceRows = devices.index.slice(0, MAX_TABLE_ROWS).map((_, i) => [devices.name[i], edges.name[devices.edge[i]] ?? "",
     MARK_WORDS[devices.mark[i]], share(devices.ratio[i], 2), share(devices.share[i], 2), fixed(devices.compute_ms[i], 3),
-    fixed(devices.uplink_ms[i], 3), fixed(devices.latency_ms[i], 3), fixed(devices.snr_db[i], 2), fixed(devices.cpu_ghz[i], 2)]);
+    fixed(devices.uplink_ms[i], 3), fixed(devices.latency_ms[i], 3), fixed(devices.snr_db[i], 2), ...(devices.sinr_db ? [fixed(devices.sinr_db[i], 2)] : []),
+    ...(devices.on_time ? [share(devices.on_time[i], 2)] : []), fixed(devices.cpu_ghz[i], 2)]);
   const edgeRows = edges.name.slice(0, MAX_TABLE_ROWS).map((name, k) => [name, edges.status[k], fixed(edges.num_devices[k]),
     share(edges.mean_pruning[k], 2), fixed(edges.round_ms[k], 3), fixed(edges.min_deadline_ms[k], 3), fixed(edges.shadow_price[k], 4)]);
   const more = (shown, all, what) => (shown < all ? `The first ${fixed(shown)} of ${fixed(all)} ${what}; the CSV has all.` : `All ${fixed(all)} ${what}.`);
   byId("tables").replaceChildren(
-    dataTable(["device", "edge", "state", "pruned", "bandwidth share", "compute ms", "upload ms", "total ms", "SNR dB", "GHz"],
+    dataTable(["device", "edge", "state", "pruned", "bandwidth share", "compute ms", "upload ms", "total ms", "SNR dB",
+      ...(answer.devices.sinr_db ? ["SINR dB"] : []), ...(answer.devices.on_time ? ["on time"] : []), "GHz"],
       deviceRows, { words: [0, 1, 2], caption: more(deviceRows.length, answer.num_devices, "devices") }),
     dataTable(["edge", "status", "devices", "mean pruning", "slowest ms", "smallest workable ms", "shadow price"], edgeRows,
       { words: [0, 1], caption: `${more(edgeRows.length, answer.num_edges, "edges")} Shadow price: drop of the edge’s Σρ per whole bandwidth added.` }),
@@ -262,9 +321,11 @@ function showDevice() {
   const away = Math.hypot(devices.x_m[i] - edges.x_m[edge], devices.y_m[i] - edges.y_m[edge]);
   const plan = devices.ratio[i] === null ? "no plan" : `prunes ${fixed(100 * devices.ratio[i], 1)} %, has ${fixed(100 * devices.share[i], 1)} % of `
     + `the band; ${fixed(devices.compute_ms[i], 2)} ms compute + ${fixed(devices.uplink_ms[i], 2)} ms upload`;
+  const beside = devices.sinr_db ? `, SINR ${fixed(devices.sinr_db[i], 1)} dB` : "";
+  const chance = devices.on_time?.[i] == null ? "" : `; on time with ${fixed(100 * devices.on_time[i], 1)} %`;
   const waits = ["blocks", "waits"].includes(devices.mark[i]) ? ` (drawn at its edge’s smallest workable deadline, ${fixed(edges.min_deadline_ms[edge], 2)} ms)` : "";
   say(byId("device-words"), `Device ${devices.name[i]} on edge ${edges.name[edge] ?? edge}, ${fixed(away)} m away, SNR `
-    + `${fixed(devices.snr_db[i], 1)} dB, ${fixed(devices.cpu_ghz[i], 2)} GHz: ${plan}; ${MARK_WORDS[devices.mark[i]]}${waits}.`);
+    + `${fixed(devices.snr_db[i], 1)} dB${beside}, ${fixed(devices.cpu_ghz[i], 2)} GHz: ${plan}; ${MARK_WORDS[devices.mark[i]]}${waits}${chance}.`);
 }
 
 /** How a device is called in an address: edge.device, or the row of a table. */
@@ -280,9 +341,13 @@ function select(index) {
   void loadPlotly().then((Plotly) => drawMap(Plotly, answer, selected));
 }
 
+/** Devices are moved from their own edge, whichever serves them. */
+const homeOf = (index) => (answer.is_table ? answer.devices.edge[place(index)] : Math.floor(index / answer.settings.devices_per_edge));
+
 function move(index, east, north) {
+  if (state.settings.mobility !== "none") return; // it moves by itself
   const i = place(index);
-  const edge = answer.devices.edge[i];
+  const edge = homeOf(index);
   const [origin_x, origin_y] = [answer.edges.x_m[edge] ?? 0, answer.edges.y_m[edge] ?? 0];
   const [dx, dy] = roundedMove(east - origin_x, north - origin_y);
   state.moves.set(moveKey(index), [dx, dy]);
@@ -296,14 +361,32 @@ function set(name, value) {
   state.settings[name] = value;
   if (name === "inner_m") state.settings.outer_m = Math.max(value, state.settings.outer_m);
   if (name === "outer_m") state.settings.inner_m = Math.min(value, state.settings.inner_m);
+  if (name === "reuse" && value !== "none" && state.settings.ground === "none") state.settings.ground = "sinr";
+  if (name === "mobility" && value !== "none") {
+    if (state.settings.speed_m_per_s === 0) state.settings.speed_m_per_s = ON_FOOT_M_PER_S;
+    state.moves.clear();
+  }
   showSettings(state.settings, Boolean(state.settings.fleet));
   replan();
 }
 
+function startFrom(preset) {
+  state.startFrom(preset);
+  showSchemes();
+  showSettings(state.settings, Boolean(state.settings.fleet));
+  replan();
+}
+
+/** The schemes that plan the preset's networks. */
+function showSchemes() {
+  const offered = initial.schemes.filter(({ presets }) => presets.includes(state.settings.preset));
+  byId("scheme").replaceChildren(...offered.map(({ name }) => element("option", { value: name }, name)));
+}
+
 function connectControls() {
-  byId("scheme").replaceChildren(...initial.schemes.map(({ name }) => element("option", { value: name }, name)));
+  showSchemes();
   byId("scheme").addEventListener("change", (event) => set("scheme", event.target.value));
-  for (const name of NUMBERS) {
+  for (const name of [...NUMBERS, TIME]) {
     const [field, slider] = [byId(name), byId(`${name}-slider`)];
     slider.addEventListener("input", () => set(name, Number(slider.value)));
     field.addEventListener("input", () => {
@@ -315,14 +398,34 @@ function connectControls() {
       set(name, Number(field.value));
     });
   }
+  byId("preset").replaceChildren(...Object.keys(initial.presets).map((name) => element("option", { value: name }, name)));
+  byId("preset").addEventListener("change", (event) => startFrom(event.target.value));
+  byId("path_loss").replaceChildren(...initial.path_losses.map((name) => element("option", { value: name }, name)));
+  for (const name of CHOICES) {
+    byId(name).addEventListener("change", (event) => {
+      const { value } = event.target;
+      set(name, ["reuse", "on_time"].includes(name) && value !== "none" ? Number(value) : value);
+    });
+  }
+  for (const name of SWITCHES) byId(name).addEventListener("change", (event) => set(name, event.target.checked));
+  for (const name of FIELDS) {
+    byId(name).addEventListener("input", (event) => {
+      const field = event.target;
+      if (field.validity.badInput || (field.value === "" && !MAY_BE_OPEN.includes(name))) field.setAttribute("aria-invalid", "true");
+      else set(name, field.value === "" ? "none" : Number(field.value));
+    });
+  }
+  byId("undo").addEventListener("click", () => {
+    state.accept(answer.settings);
+    showError(null);
+    showSettings(state.settings, answer.is_table);
+    writeAddress();
+    byId("title").scrollIntoView({ block: "nearest" });
+  });
   byId("controls").addEventListener("submit", (event) => event.preventDefault());
   byId("controls").addEventListener("reset", (event) => {
     event.preventDefault();
-    const { fleet } = state.settings;
-    state.settings = { ...state.defaults, ...(fleet ? { fleet } : {}) };
-    state.moves.clear();
-    showSettings(state.settings, Boolean(fleet));
-    replan();
+    startFrom(state.settings.preset);
   });
   byId("use-deadline").addEventListener("click", () => {
     set("deadline_ms", answer.suggested_deadline_ms);
@@ -444,9 +547,11 @@ async function start() {
   connectFleet();
   connectMap({ answer: () => answer, selected: () => selected, select, move, settled: show });
   state.accept(answer.settings);
+  byId("rungs").open = matchMedia("(min-width: 761px)").matches; // on a narrow screen they would part the words from the map
+  showSchemes();
   answered = state.query();
   showSettings(state.settings, answer.is_table);
-  if (initial.error) showError(`${initial.error} Shown are the paper’s values.`);
+  if (initial.error) showError(`${initial.error.replace(/[^.]$/, "$&.")} Shown are the paper’s values.`);
   showWords();
   if (await sendTableOfAddress()) {
     state.acceptQuery(location.search);

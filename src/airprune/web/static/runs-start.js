@@ -5,7 +5,8 @@ import { byId, element, getJson, hasToken, say, sendJson, site } from "./common.
 const WAIT_MS = 250;
 
 const changes = new Map();
-const given = new URLSearchParams(location.search).getAll("set"); // before the page rewrites its address
+const address = new URLSearchParams(location.search); // before the page rewrites it
+const given = address.getAll("set");
 let form = null;
 let checking = null;
 let timer = null;
@@ -33,7 +34,7 @@ export async function connectStart({ mayRun, take, quoted }) {
   }
   byId("start-form").hidden = false;
   byId("preset").replaceChildren(...Object.keys(form.presets).map((name) => element("option", { value: name }, name)));
-  byId("preset").value = "smoke" in form.presets ? "smoke" : Object.keys(form.presets)[0];
+  byId("preset").value = [address.get("preset"), "smoke", Object.keys(form.presets)[0]].find((name) => name in form.presets);
   byId("sections").replaceChildren(...form.sections.map(newSection));
   takeFromAddress();
   showValues();

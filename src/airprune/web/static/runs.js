@@ -7,7 +7,6 @@ import {
   coverageTable, devicesTable, drawCoverage, drawCurves, drawDevices, stylesOf,
 } from "./runs-charts.js";
 import { coloursOf, firstKey } from "./runs-colours.js";
-import { DeploymentPanel } from "./runs-deployment.js";
 import { drawGroups, fillChoices, groupNotes, Groups, groupsTable } from "./runs-groups.js";
 import { connectStart } from "./runs-start.js";
 
@@ -417,6 +416,8 @@ function showDevices() {
   const latency = answer.compute_s.map((value, i) => (value ?? 0) + (answer.uplink_s[i] ?? 0));
   say(byId("devices-note"), `Global round ${answer.global_round}, edge round ${answer.edge_round}${sampled}: ${gone ? `excluded: ${gone}` : "all devices in time"}; `
     + `the slowest ${rows.get(name)?.is_deployed ? "was planned to take" : "takes"} ${fixed(Math.max(...latency) * 1e3, 2)} ms.${many}`);
+  byId("devices-deployed").hidden = !rows.get(name)?.is_deployed;
+  byId("devices-deployed").querySelector("a").href = `/deployment?${new URLSearchParams({ of: name })}`;
   byId("devices").hidden = byId("devices-all").hidden = false;
   drawDevices(byId("devices"), answer);
   if (byId("devices-all").open) replaceTable(byId("devices-table"), devicesTable(answer, { measures, deviceColumns: start.device_columns }));
@@ -450,7 +451,6 @@ function setRound(round) {
   state.round = round;
   rememberInAddress();
   showOneRun();
-  deployment.show(looked(), deployed.get(looked()) ?? null);
 }
 
 // Differences -------------------------------------------------------------------------------------------------------
@@ -481,11 +481,6 @@ async function showDifferences(given = null) {
   byId("differences").replaceChildren(...content);
 }
 
-// Real machines -----------------------------------------------------------------------------------------------------
-
-const deployed = new Map(); // run → version of what it has to tell; null if it was not deployed
-const deployment = new DeploymentPanel();
-
 // Live --------------------------------------------------------------------------------------------------------------
 
 let source = null;
@@ -497,7 +492,6 @@ function listen() {
   source.addEventListener("error", () => say(byId("connection"), "The server does not answer; trying again."));
   source.addEventListener("curve", (event) => takeCurve(JSON.parse(event.data)));
   source.addEventListener("runs", (event) => takeRuns(JSON.parse(event.data)));
-  source.addEventListener("deployment", (event) => takeDeployment(JSON.parse(event.data)));
   source.addEventListener("work", (event) => takeWork(JSON.parse(event.data)));
 }
 
@@ -529,11 +523,6 @@ function takeWork(work) {
   showList();
 }
 
-function takeDeployment({ name, version }) {
-  deployed.set(name, version);
-  deployment.show(looked(), deployed.get(looked()) ?? null);
-}
-
 let waiting = false;
 
 /** Many events in a moment are one redraw. */
@@ -547,7 +536,6 @@ function showAll() {
   showList();
   showCurves();
   showOneRun();
-  deployment.show(looked(), deployed.get(looked()) ?? null);
 }
 
 // The run at work ---------------------------------------------------------------------------------------------------
@@ -625,7 +613,7 @@ byId("coverage-what").addEventListener("change", showOneRun);
 byId("points").addEventListener("toggle", () => byId("points").open && showPoints());
 byId("devices-all").addEventListener("toggle", showDevices);
 byId("coverage-all").addEventListener("toggle", showOneRun);
-onThemeChange(() => { showAll(); showDevices(); deployment.draw(); });
+onThemeChange(() => { showAll(); showDevices(); });
 narrow.addEventListener("change", showCurves);
 setInterval(showList, 15_000);
 

@@ -12,6 +12,7 @@ CHANNELS: Registry[type[Channel]] = Registry(
     "channels",
     {
         "block-fading": "airprune.wireless.channels.block_fading:BlockFading",
+        "clarke": "airprune.wireless.channels.clarke:Clarke",
         "gauss-markov": "airprune.wireless.channels.gauss_markov:GaussMarkov",
     },
 )

@@ -16,9 +16,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from airprune.checks import FloatArray
-from airprune.components.component import Component, Values
+from airprune.components.component import Array, Component, Values
 from airprune.randomness import rng_for
-from airprune.wireless.channel import Links, Radio, snr
+from airprune.wireless.channel import Links, Radio, sent_gain, snr
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -28,6 +28,7 @@ class FadingView:
     Attributes:
       num_devices: of the network; a device's fading does not depend on how many follow it.
       round_index: edge rounds since the start of the run.
+      time_s: of the run's clock when the round begins.
       seed, block: address of the random numbers; another block of the bandwidth fades independently.
       on_time: probability with which plans are to hold; None: they count on the mean.
     """
@@ -36,6 +37,7 @@ class FadingView:
     radio: Radio
     seed: int
     round_index: int
+    time_s: float = 0.0
     block: int | None = None
     on_time: float | None = None
 
@@ -67,6 +69,17 @@ class Channel(Component):
         """
         return None
 
+    def antennas(self, view: FadingView, values: Values) -> Array | None:
+        """Returns the channel of every device to every antenna, complex, for stations that hear several at once.
+
+        The sum of its squares is the fading of `small_scale`. None: the channel has no such numbers.
+        [num_devices, num_antennas]
+
+        Args:
+          values: with the slots that `small_scale` returned for this round.
+        """
+        return None
+
     @abstractmethod
     def rate_bps(self, snr_ratio: FloatArray, radio: Radio) -> FloatArray:
         """Returns r_n, the rate over the whole bandwidth at this SNR, never falling with it."""
@@ -82,5 +95,5 @@ def block_gains(channel: Channel, view: FadingView, num_blocks: int, values: Val
 
 
 def link_rates_bps(channel: Channel, gain: FloatArray, fading: FloatArray | float, radio: Radio) -> FloatArray:
-    """r_n of links with these gains."""
-    return channel.rate_bps(snr(gain * fading, radio), radio)
+    """r_n of links with these large-scale gains and this fading, at the power that devices send with."""
+    return channel.rate_bps(snr(sent_gain(gain, radio) * fading, radio), radio)

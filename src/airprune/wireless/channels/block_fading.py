@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from airprune.checks import FloatArray
-from airprune.components.component import Values
+from airprune.components.component import Array, Values
+from airprune.randomness import rng_for
 from airprune.wireless.channel import Links, Radio, diffuse_parts, link_gain, rate_at_snr_bps, small_scale_gain
 from airprune.wireless.channels.base import Channel, FadingView
 from airprune.wireless.csi import planned_gain
+from airprune.wireless.mimo import antenna_vectors
 
 
 class BlockFading(Channel):
@@ -28,6 +30,9 @@ class BlockFading(Channel):
         if view.radio.knows_fading:
             return None
         return planned_gain(self.diffuse(view, values), view.radio, view.rng("csi"), view.on_time)
+
+    def antennas(self, view: FadingView, values: Values) -> Array | None:
+        return antenna_vectors(self.diffuse(view, values), view.radio, rng_for(view.seed, "direction"))
 
     def diffuse(self, view: FadingView, values: Values) -> FloatArray:
         """Returns the scattered parts of this round, once `small_scale` was called for it.  [num_devices, M, 2]"""

@@ -10,6 +10,8 @@
 #include <time.h>
 #if defined(__x86_64__)
 #include <immintrin.h>
+#elif defined(__aarch64__)
+#include <arm_neon.h>
 #endif
 
 #define ALWAYS_INLINE inline __attribute__((always_inline))
@@ -124,6 +126,13 @@ typedef uint16_t shorts8 __attribute__((vector_size(16)));
 typedef float floats8 __attribute__((vector_size(32), aligned(4)));
 
 static shorts8 set_bits[256]; /* which bits of a byte are set, in order; the rest of a row does not matter */
+
+static void find_set_bits(void) {
+    for (int byte = 0; byte < 256; byte++)
+        for (int bit = 0, count = 0; bit < 8; bit++)
+            if (byte >> bit & 1)
+                set_bits[byte][count++] = (uint16_t)bit;
+}
 
 #if defined(__x86_64__)
 
@@ -1269,10 +1278,7 @@ static struct PyModuleDef module = {PyModuleDef_HEAD_INIT, "_paper_cnn", NULL, 0
 #endif
 
 PyMODINIT_FUNC PyInit__paper_cnn(void) {
-    for (int byte = 0; byte < 256; byte++)
-        for (int bit = 0, count = 0; bit < 8; bit++)
-            if (byte >> bit & 1)
-                set_bits[byte][count++] = (uint16_t)bit;
+    find_set_bits();
     PyObject *made = PyModule_Create(&module);
     if (made != NULL && PyModule_AddStringConstant(made, "sources", KERNEL_SOURCES) < 0) {
         Py_DECREF(made);

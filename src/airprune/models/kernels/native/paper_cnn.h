@@ -37,10 +37,7 @@ static ALWAYS_INLINE uint32_t NAME(bits)(lanes truth) {
 #elif defined(__x86_64__) && LANES == 8
     return (uint32_t)_mm256_movemask_ps((__m256)truth);
 #else
-    uint32_t bits = 0;
-    for (int i = 0; i < LANES; i++)
-        bits |= (uint32_t)(truth[i] & 1 << i);
-    return bits;
+    return vaddvq_u32((uint32x4_t)(truth & (lanes){1, 2, 4, 8}));
 #endif
 }
 
@@ -432,17 +429,15 @@ static void NAME(second_input)(const struct network *net, const struct weights *
     }
 }
 
-/* Of the four floats at `window`, in each lane the one at `place`, 0 to 3. */
+/* Of the four floats at `window`, in each lane the one at `place`, 0 to 3; the first for DEAD. */
 static ALWAYS_INLINE vector NAME(pick)(const float *window, lanes place) {
 #if defined(__x86_64__) && LANES == 16
     return (vector)_mm512_permutevar_ps(_mm512_broadcast_f32x4(_mm_load_ps(window)), (__m512i)place);
 #elif defined(__x86_64__) && LANES == 8
     return (vector)_mm256_permutevar_ps(_mm256_broadcast_ps((const __m128 *)window), (__m256i)place);
 #else
-    lanes picked = {0};
-    for (int p = 0; p < 4; p++)
-        picked |= (lanes)(window[p] + (vector){0}) & (place == p);
-    return (vector)picked;
+    const lanes byte = (place & 3) * 0x04040404 + 0x03020100; /* the numbers of its four bytes */
+    return (vector)vqtbl1q_u8(*(const uint8x16_t *)window, (uint8x16_t)byte);
 #endif
 }
 

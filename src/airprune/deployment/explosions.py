@@ -1,0 +1,90 @@
+"""Finds updates that would blow up the model they are averaged into; a deployment refuses them.
+
+With ‖·‖ the root mean square over the weights that were sent and s_n the ordered local steps (1 where all devices do as
+the scenario says), an update explodes if it is longer than the model itself and, per step, more than ten times as long
+as the median update of the round:
+
+    ‖Δ_n‖ > ‖w‖  and  ‖Δ_n‖ / s_n > 10 median ‖Δ_m‖ / s_m,   or   ‖Δ_n‖ > 1000 ‖w‖
+
+The median of two is the shorter one. An update that is shorter than the model is never refused, however long it is
+beside others: it cannot end the learning of others, and telling poison from unusual data is the matter of
+`aggregation.rollback` and of robust aggregations. Where one of these is chosen, it decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple, TypeVar
+
+import numpy as np
+
+from airprune.components.component import ModelShape
+from airprune.methods.aggregation.base import Aggregation
+from airprune.methods.aggregation.kept_models import typical_length
+from airprune.rounds.messages import Upload
+from airprune.rounds.rollback import update_length
+from airprune.scenario import Scenario
+
+Array = np.ndarray
+Child = TypeVar("Child", int, str)
+MOST_TIMES_MEDIAN, MOST_TIMES_MODEL = 10.0, 1000.0
+
+
+class UpdateLength(NamedTuple):
+    """The length of an update.
+
+    Attributes:
+      update: ‖Δ_n‖.
+      model: ‖w‖ over the same weights.
+      steps: s_n.
+    """
+
+    update: float
+    model: float
+    steps: int = 1
+
+
+def is_left_to_scenario(scenario: Scenario, aggregation: Aggregation) -> bool:
+    """True if the scenario says itself what becomes of long updates."""
+    return scenario.aggregation.rollback is not None or aggregation.compares
+
+
+def length_of(model: Array, received: Array, sent: Array, steps: int = 1) -> UpdateLength:
+    """Returns the length of a child's update over the weights that it sent; of a model of zeros, ‖w‖ is 1."""
+    own = update_length(received, np.zeros_like(received), sent)
+    return UpdateLength(update_length(model, received, sent), own or 1.0, steps)
+
+
+def length_of_upload(upload: Upload, received: Array, shape: ModelShape, steps: int = 1) -> UpdateLength:
+    """Returns the length of a device's update, over the trained weights that it has."""
+    sent = trained_weights(shape)
+    if upload.mask is not None:
+        sent[shape.prunable] &= np.asarray(upload.mask, dtype=bool)
+    if upload.first_trained or upload.last_trained is not None:
+        sent &= ~shape.frozen_outside(upload.first_trained, upload.last_trained)
+    return length_of(upload.state, received, sent, steps)
+
+
+def trained_weights(shape: ModelShape) -> Array:
+    """True for weights, False for counters and running variances, which have no typical length.  [num_state]"""
+    return np.arange(shape.num_state) < shape.num_parameters
+
+
+def exploding(lengths: Mapping[Child, UpdateLength]) -> dict[Child, str]:
+    """Returns why the updates of some children are refused, by child."""
+    known = np.array([one.update / one.steps for one in lengths.values() if np.isfinite(one.update)])
+    median = typical_length(known)
+    return {
+        child: (
+            f"Its update must be at most as long as the model, {one.model:.3g}, or {MOST_TIMES_MEDIAN:g} times the "
+            f"median of the round, {one.steps * median:.3g}, got {one.update:.3g}."
+        )
+        for child, one in lengths.items()
+        if not _is_short(one, median, is_alone=len(known) < 2)
+    }
+
+
+def _is_short(one: UpdateLength, median: float, *, is_alone: bool) -> bool:
+    if not one.update <= MOST_TIMES_MODEL * one.model:
+        return False
+    return is_alone or one.update <= max(one.model, MOST_TIMES_MEDIAN * one.steps * median)
