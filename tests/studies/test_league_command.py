@@ -318,6 +318,17 @@ def test_a_ledger_is_rekeyed_by_its_settings_and_nothing_else_of_it_changes(tmp_
     assert rekey_ledger.rekey(ledger) == 2 and ledger.read_text() == before
 
 
+def test_lines_of_a_commit_that_left_the_history_name_another_and_keep_the_lost_one(tmp_path):
+    ledger = tmp_path / LEDGER
+    lines = [line_of(league_run("one", BASE, seed), run_of(0.5)) for seed in (0, 1)]
+    lost = dataclasses.replace(lines[0], where={**lines[0].where, "commit": "f" * 40})
+    write_ledger(ledger, [lost, lines[1]])
+    assert rekey_ledger.rekey(ledger, {"f" * 40: "a" * 40}) == 1
+    changed, kept = read_ledger(ledger).lines
+    assert changed.where == {**lost.where, "commit": "a" * 40, "lost_commit": "f" * 40}
+    assert kept.text() == lines[1].text()
+
+
 # Verifying
 
 
