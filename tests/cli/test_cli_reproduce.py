@@ -1,5 +1,6 @@
 """`airprune reproduce` as a user meets it."""
 
+import io
 import json
 import os
 import signal
@@ -9,8 +10,11 @@ import time
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from airprune.cli import main
+from airprune.cli.reproduce import _claims_table
+from airprune.studies.claims import Verdict
 
 AIRPRUNE = str(Path(sys.executable).with_name("airprune"))
 
@@ -66,3 +70,11 @@ def test_everything_quick_survives_a_kill_in_the_middle_and_continues(tmp_path):
     assert len(result["claims"]) >= 20
     assert {f"fig{n}.png" for n in (2, 3, 4, 5, 6)} <= set(result["files"])
     assert (tmp_path / "report.html").stat().st_size > 100_000
+
+
+@pytest.mark.parametrize("verdict", list(Verdict), ids=lambda verdict: verdict.name)
+def test_every_verdict_can_be_printed(verdict: Verdict) -> None:
+    claim = {"where": "Theorem 1", "text": "A claim.", "verdict": verdict.value, "reason": "A reason."}
+    console = Console(file=io.StringIO(), width=200)
+    console.print(_claims_table([claim]))
+    assert verdict.value in console.file.getvalue()

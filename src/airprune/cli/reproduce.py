@@ -141,13 +141,15 @@ def _write(reproduction: Reproduction, artefacts: list[Artefact]) -> tuple[list[
     return claims, files
 
 
-_STYLES = {"holds": "green", "holds in part": "yellow", "does not hold": "red", "cannot be decided": "dim"}
+_STYLES = {"good": "green", "fair": "yellow", "bad": "red", "open": "dim"}
 
 
 def _claims_table(claims: list[dict[str, Any]]) -> Table:
+    from airprune.studies.claims import Verdict
+
     table = plain_table("where", "claim", "verdict", "why", title="Claims")
     for claim in claims:
-        style = _STYLES[claim["verdict"]]
+        style = _STYLES[Verdict(claim["verdict"]).badge]
         table.add_row(claim["where"], claim["text"], f"[{style}]{claim['verdict']}[/{style}]", claim["reason"])
     return table
 
