@@ -185,6 +185,32 @@ def test_rows_are_finished_one_after_the_other_and_claims_follow_the_first_track
     assert found.row(SEED).result.knobs[tuning.RATE] == 0.1 and found.row(SEED).result.num_tuned >= 10
 
 
+def test_a_league_hands_out_the_runs_of_claims_claim_by_claim_after_the_first_track(tmp_path, monkeypatch):
+    costs = tuple(claim for claim in CLAIMS if not claim.is_trained)
+    tracks = (TRACKS["A"], TRACKS["G"])
+    league = dataclasses.replace(
+        tiny_league(tmp_path), tracks=tracks, claims=costs, is_tuned=True, seeds=(0, 1, 2, 3, 4)
+    )
+    made: set[str] = set()
+    rows = {run.folder_name for entry in league.lineups["A"].entries for run in league.wanted_by(TRACKS["A"], entry)}
+    assert {run.folder_name for run in league.wanted(at_least=1)} < rows
+
+    def finished(store: RunStore, run: LeagueRun) -> FinishedRun | None:
+        return (
+            run_of(0.5) if run.folder_name in made or (run.purpose is not Purpose.CLAIM and run.track != "G") else None
+        )
+
+    monkeypatch.setattr(RunStore, "finished", finished)
+    monkeypatch.setattr(RunStore, "line", finished)
+    handed_out = []
+    while (runs := league.wanted(at_least=1)) and runs[0].purpose is Purpose.CLAIM:
+        handed_out.append(runs[0].label.partition(" (")[0])
+        assert {run.label.partition(" (")[0] for run in runs} == {handed_out[-1]}
+        made |= {run.folder_name for run in runs}
+    assert list(dict.fromkeys(handed_out)) == [claim.name for claim in costs]
+    assert {run.track for run in runs} == {"G"}, "the next track follows"
+
+
 def test_untuned_runs_are_made_beside_only_if_they_are_wanted(tmp_path, monkeypatch):
     monkeypatch.setattr(RunStore, "finished", lambda store, run: run_of(run.scenario.train.learning_rate))
     league = dataclasses.replace(tiny_league(tmp_path), is_tuned=True)
