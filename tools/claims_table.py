@@ -86,9 +86,9 @@ def is_run(found: Mapping[str, Any] | None) -> bool:
 
 
 def so_far(found: Mapping[str, Any]) -> str:
-    """Returns a remark on a claim of a source that more seeds may decide: those of later looks have not been run."""
-    is_last = found["verdict"] != UNDECIDED or found["seeds"] >= SEQUENTIAL.at[-1]
-    return "" if is_last else f" at {found['seeds']} seeds; {SEQUENTIAL.at[-1]} have not been run"
+    """Returns a remark on a claim of which more seeds may decide all or a part, while those have not run."""
+    is_last = not found.get("open") or (found.get("seeds") or 0) >= SEQUENTIAL.at[-1]
+    return "" if is_last else f" so far: {found['seeds']} of {SEQUENTIAL.at[-1]} seeds"
 
 
 def league_rows(found: Mapping[str, Mapping[str, Any]], old: Mapping[str, Any]) -> list[str]:

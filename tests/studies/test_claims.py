@@ -358,7 +358,7 @@ def test_a_page_of_claims_shows_those_whose_runs_are_not_complete_as_not_run_yet
             seen.append(line())
         store.done |= {run.folder_name for run in runs}
     assert "| not run yet | – | – |" in seen[0], "four seeds of one arm"
-    assert "**cannot be decided** at 5 seeds; 20 have not been run | 5 |" in seen[1]
+    assert "**cannot be decided** so far: 5 of 20 seeds | 5 |" in seen[1]
     assert "| **cannot be decided** | 20 |" in line() and "seeds would decide" in line()
 
 
