@@ -11,11 +11,12 @@ the factors of training; and as airprune evaluates it. The latter is the accurac
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,8 @@ RUNS = ROOT / "benchmarks/evaluated.jsonl"
 PAGE = ROOT / "docs/related.md"
 LEDGER = ROOT / "docs/league-played.jsonl"
 METHODS = ("heterofl", "heterofl-fc", "fjord", "fjord-fc", "feddrop", "afd")
+# Of heterofl also at other learning rates than its tuned one.
+OTHER_RATES = (0.1, 0.01)
 MARKED = re.compile(r"(<!-- evaluated -->\n)(?:.*?\n)??(<!-- end evaluated -->)", re.DOTALL)
 HEAD = (
     "| method | trained by some device | evaluated whole, % | evaluated as trained, % | difference, points |\n"
@@ -49,6 +52,20 @@ def lines() -> list[Line]:
     return sorted(
         (line for line in found if line.method in METHODS), key=lambda line: (line.seed, METHODS.index(line.method))
     )
+
+
+def runs() -> Iterator[tuple[str, Scenario]]:
+    """Yields the name and the scenario of every run."""
+    found = lines()
+    for line in found:
+        yield line.method, line.scenario_again()
+    for line, rate in itertools.product(found, OTHER_RATES):
+        if line.method == METHODS[0]:
+            yield named(rate), line.scenario_again().with_("train.learning_rate", rate)
+
+
+def named(rate: float) -> str:
+    return f"{METHODS[0]} at rate {rate:g}"
 
 
 def measured(scenario: Scenario) -> dict[str, Any]:
@@ -78,23 +95,22 @@ def read() -> list[dict[str, Any]]:
 def make() -> None:
     """Makes the missing runs, one after the other."""
     known = {one["scenario"] for one in read()}
-    for line in lines():
-        if line.scenario in known:
+    for name, scenario in runs():
+        if scenario.hash in known:
             continue
         started = time.process_time()
-        found = measured(line.scenario_again())
-        row = {"method": line.method, "seed": line.seed, "scenario": line.scenario, **found}
+        row = {"name": name, "seed": scenario.seed, "scenario": scenario.hash, **measured(scenario)}
         row["cpu_s"] = round(time.process_time() - started, 1)
         with RUNS.open("a") as file:
             file.write(json.dumps(row) + "\n")
-        print(row, f"recorded {line.played.accuracy}", file=sys.stderr)
+        print(row, file=sys.stderr)
 
 
 def table(rows: list[Mapping[str, Any]]) -> str:
     """Returns the table of the page."""
     cells = []
-    for method in METHODS:
-        mine = [row for row in rows if row["method"] == method]
+    for name in (*METHODS, *map(named, OTHER_RATES)):
+        mine = [row for row in rows if row["name"] == name]
         if not mine:
             continue
         shares = [row["trained"] for row in mine]
@@ -105,16 +121,17 @@ def table(rows: list[Mapping[str, Any]]) -> str:
         shown = [
             f"{one.mean:{form}} ± {one.half_width:.1f}" for one, form in zip(texts, (".1f", ".1f", "+.1f"), strict=True)
         ]
-        cells.append(f"| `{method}` | {share} | {' | '.join(shown)} |")
+        title = name.replace(METHODS[0], f"`{METHODS[0]}`") if " " in name else f"`{name}`"
+        cells.append(f"| {title} | {share} | {' | '.join(shown)} |")
     return "\n".join([HEAD, *cells])
 
 
-def write_table() -> None:
-    page = PAGE.read_text()
-    PAGE.write_text(MARKED.sub(lambda found: f"{found[1]}{table(read())}\n{found[2]}", page))
+def up_to_date(page: str) -> str:
+    """Returns the page with the table of what was measured."""
+    return MARKED.sub(lambda found: f"{found[1]}{table(read())}\n{found[2]}", page)
 
 
 if __name__ == "__main__":
     if "--table" not in sys.argv[1:]:
         make()
-    write_table()
+    PAGE.write_text(up_to_date(PAGE.read_text()))
