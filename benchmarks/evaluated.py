@@ -22,7 +22,10 @@ from typing import Any
 
 import numpy as np
 
+import airprune as ap
 from airprune.engines import ENGINES
+from airprune.methods.masking.base import RoundView, Values
+from airprune.methods.masking.heterofl import WIDEST, HeteroFl
 from airprune.results.statistics import Estimate
 from airprune.rounds.evaluation import evaluated_models, top_models
 from airprune.rounds.experiment import Experiment
@@ -39,6 +42,7 @@ LEDGER = ROOT / "docs/league-played.jsonl"
 METHODS = ("heterofl", "heterofl-fc", "fjord", "fjord-fc", "feddrop", "afd")
 # Of heterofl also at other learning rates than its tuned one.
 OTHER_RATES = (0.1, 0.01)
+FULL = f"{METHODS[0]} with the factor 1/p"
 MARKED = re.compile(r"(<!-- evaluated -->\n)(?:.*?\n)??(<!-- end evaluated -->)", re.DOTALL)
 HEAD = (
     "| method | trained by some device | evaluated whole, % | evaluated as trained, % | difference, points |\n"
@@ -54,6 +58,15 @@ def lines() -> list[Line]:
     )
 
 
+class AgainstFull(HeteroFl):
+    """HeteroFL whose factors are against the full width, whether a device holds it or not: 1/p."""
+
+    name = "heterofl-full"
+
+    def prepare(self, view: RoundView, values: Values) -> tuple[np.ndarray, Values]:
+        return np.ones(1), values | {WIDEST: np.ones(1)}
+
+
 def runs() -> Iterator[tuple[str, Scenario]]:
     """Yields the name and the scenario of every run."""
     found = lines()
@@ -62,6 +75,10 @@ def runs() -> Iterator[tuple[str, Scenario]]:
     for line, rate in itertools.product(found, OTHER_RATES):
         if line.method == METHODS[0]:
             yield named(rate), line.scenario_again().with_("train.learning_rate", rate)
+    ap.register(AgainstFull)
+    for line in found:
+        if line.method == METHODS[0]:
+            yield FULL, line.scenario_again().with_("masking.name", AgainstFull.name)
 
 
 def named(rate: float) -> str:
@@ -109,7 +126,7 @@ def make() -> None:
 def table(rows: list[Mapping[str, Any]]) -> str:
     """Returns the table of the page."""
     cells = []
-    for name in (*METHODS, *map(named, OTHER_RATES)):
+    for name in (*METHODS, *map(named, OTHER_RATES), FULL):
         mine = [row for row in rows if row["name"] == name]
         if not mine:
             continue
@@ -122,7 +139,7 @@ def table(rows: list[Mapping[str, Any]]) -> str:
             f"{one.mean:{form}} ± {one.half_width:.1f}" for one, form in zip(texts, (".1f", ".1f", "+.1f"), strict=True)
         ]
         title = name.replace(METHODS[0], f"`{METHODS[0]}`") if " " in name else f"`{name}`"
-        cells.append(f"| {title} | {share} | {' | '.join(shown)} |")
+        cells.append(f"| {title} | {share} | {' | '.join(shown)} |".replace("| -", "| −"))
     return "\n".join([HEAD, *cells])
 
 

@@ -42,7 +42,8 @@ Every claim that airprune judges: those of the methods' sources, by `airprune le
 paper, by `airprune reproduce all`. [Run a league](league.md#claims) has the rules: tuned arms, the source's own
 comparison, a smallest effect that matters, 5, 10 or 20 seeds. The first two tables set each verdict beside the one that
 came before these rules, and say why it changed. An effect is a difference in points of accuracy, or the share of a cost
-that is saved, with its interval."""
+that is saved, with its interval; of a claim of several parts, that of the first part that keeps it from holding. A
+claim of a source is *not run yet* until all arms have five seeds; *so far* says that more seeds may decide it."""
 
 
 def cell(text: object) -> str:
