@@ -3,8 +3,9 @@
 .venv/bin/python tools/claims_table.py [--league LEAGUE_JSON] [--reproduction CLAIMS_JSON]
 
 LEAGUE_JSON is `league.json` of `airprune league --claims`, CLAIMS_JSON is `claims.json` of `airprune reproduce all`.
-Verdicts that are not given stay as the page has them; a claim without one is shown as not run yet. Old verdicts are in
-tools/old_verdicts.json, collected from the pages of league and reproduction before the rules of docs/league.md applied.
+Verdicts that are not given stay as the page has them; a claim without one, or of a source with fewer seeds than its
+first look, is shown as not run yet. Old verdicts are in tools/old_verdicts.json, collected from the pages of league and
+reproduction before the rules of docs/league.md applied.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from airprune.studies.claims.decision import SEQUENTIAL
 from airprune.studies.league.claims import LeagueClaim
 from airprune.studies.league.schedule import SCHEDULES
 from airprune.studies.league.sources import CLAIMS
@@ -25,7 +27,7 @@ from airprune.studies.paper.reproduction import CLAIMS as PAPER_CLAIMS
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs/claims.md"
 OLD = ROOT / "tools/old_verdicts.json"
-NOT_RUN = "not run yet"
+NOT_RUN, UNDECIDED = "not run yet", "cannot be decided"
 # How an effect is shown: factor, format and unit.
 _UNITS = {
     "accuracy": (100.0, "+.1f", "points"),
@@ -40,7 +42,8 @@ Every claim that airprune judges: those of the methods' sources, by `airprune le
 paper, by `airprune reproduce all`. [Run a league](league.md#claims) has the rules: tuned arms, the source's own
 comparison, a smallest effect that matters, 5, 10 or 20 seeds. The first two tables set each verdict beside the one that
 came before these rules, and say why it changed. An effect is a difference in points of accuracy, or the share of a cost
-that is saved, with its interval."""
+that is saved, with its interval; of a claim of several parts, that of the first part that keeps it from holding. A
+claim of a source is *not run yet* until all arms have five seeds; *so far* says that more seeds may decide it."""
 
 
 def cell(text: object) -> str:
@@ -56,13 +59,13 @@ def effect_text(found: Mapping[str, Any]) -> str:
     scale, form, unit = _UNITS[found.get("unit") or "accuracy"]
     shown = [format(scale * value, form) if value is not None else "–" for value in (effect, low, high)]
     needed = found.get("seeds_needed")
-    more = f"; about {needed:,} seeds would decide" if needed and found.get("verdict") == "cannot be decided" else ""
+    more = f"; about {needed:,} seeds would decide" if needed and found.get("verdict") == UNDECIDED else ""
     return f"{shown[0]} ({shown[1]} … {shown[2]}) {unit}, δ = {scale * found['delta']:.3g}{more}"
 
 
-def row(name: str, where: str, old: Mapping[str, Any], found: Mapping[str, Any] | None) -> str:
+def row(name: str, where: str, old: Mapping[str, Any], found: Mapping[str, Any] | None, remark: str = "") -> str:
     """Returns the line of one claim; without a verdict, that it has not run yet."""
-    verdict = NOT_RUN if found is None else f"**{found['verdict']}**" + _untuned(found)
+    verdict = NOT_RUN if found is None else f"**{found['verdict']}**" + _untuned(found) + remark
     seeds = "–" if found is None or found.get("seeds") is None else found["seeds"]
     effect = "–" if found is None else effect_text(found)
     why = old.get("why", "")
@@ -78,12 +81,26 @@ def _untuned(found: Mapping[str, Any]) -> str:
     return ", untuned" if found.get("tuned") is False else ""
 
 
+def is_run(found: Mapping[str, Any] | None) -> bool:
+    """False for a claim of a source whose runs are too few for its first look."""
+    return found is not None and (found["verdict"] != UNDECIDED or (found.get("seeds") or 0) >= SEQUENTIAL.at[0])
+
+
+def so_far(found: Mapping[str, Any]) -> str:
+    """Returns a remark on a claim of which more seeds may decide all or a part, while those have not run."""
+    is_last = not found.get("open") or (found.get("seeds") or 0) >= SEQUENTIAL.at[-1]
+    return "" if is_last else f" so far: {found['seeds']} of {SEQUENTIAL.at[-1]} seeds"
+
+
 def league_rows(found: Mapping[str, Mapping[str, Any]], old: Mapping[str, Any]) -> list[str]:
     names = {new: was for was, new in old["renamed"].items()}
-    return [
-        row(claim.name, claim.where, old["league"].get(names.get(claim.name, claim.name), {}), found.get(claim.name))
-        for claim in CLAIMS
-    ]
+    rows = []
+    for claim in CLAIMS:
+        mine = found.get(claim.name)
+        known = mine if is_run(mine) else None
+        before = old["league"].get(names.get(claim.name, claim.name), {})
+        rows.append(row(claim.name, claim.where, before, known, so_far(known) if known else ""))
+    return rows
 
 
 def paper_rows(found: Mapping[str, Mapping[str, Any]], old: Mapping[str, Any]) -> list[str]:

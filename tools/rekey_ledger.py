@@ -3,8 +3,8 @@
 PYTHONPATH=src python tools/rekey_ledger.py LEDGER …                      after the rule of `Scenario.hash` has changed
 PYTHONPATH=src python tools/rekey_ledger.py --commit LOST=NOW LEDGER …    after a commit has left the history
 
-Every line has a preset and the settings that differ from it, hence the scenario and its hash. A line of a commit that is
-not in the history any more names the one that has its code; the lost one stays as `where.lost_commit`. Before that,
+Every line has a preset and the settings that differ from it, hence the scenario and its hash. A line of a commit that
+is not in the history any more names the one that has its code; the lost one stays as `where.lost_commit`. Before that,
 `airprune league verify --sample` on those lines says whether the code of NOW makes the same runs.
 """
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from benchmarks import evaluated
 from tools import device_table, promise_table, related_table, scenario_table
 
 import airprune as ap
@@ -182,6 +183,15 @@ def test_a_model_and_data_of_ones_own_take_less_than_ten_lines():
 def tables() -> str:
     """Returns the pages with the tables of settings and records, one after the other."""
     return "".join(page.read_text() for page in scenario_table.PAGES)
+
+
+def test_the_models_that_are_evaluated_both_ways_are_those_of_the_recorded_league():
+    page = evaluated.PAGE.read_text()
+    assert page == evaluated.up_to_date(page), "run: benchmarks/evaluated.py --table"
+    recorded = {line.scenario: line.played.accuracy for line in evaluated.lines()}
+    shared = [row for row in evaluated.read() if row["scenario"] in recorded]
+    assert len(shared) == 5 * len(evaluated.METHODS)
+    assert all(row["as_trained"] == recorded[row["scenario"]] for row in shared)
 
 
 def test_every_key_of_a_scenario_is_explained_with_its_default():

@@ -6,6 +6,7 @@ import math
 import numpy as np
 import pytest
 from scipy import stats
+from tools import claims_table
 
 from airprune.methods import METHODS
 from airprune.results.time_to_target import Ratio
@@ -310,6 +311,64 @@ def test_an_open_claim_gets_more_seeds_up_to_twenty_and_says_how_many_it_would_t
     judgement = claims.judgement_of(claim, BASE, store)
     assert judgement.verdict is Verdict.UNDECIDED and judgement.decision.seeds_needed > 20
     assert f"about {judgement.decision.seeds_needed:,} seeds would" in judgement.reason
+
+
+def test_claims_are_finished_one_after_the_other_and_none_gets_ten_seeds_before_all_have_five():
+    """Both are undecided, since both arms have random accuracies; a step is as small as it can be."""
+    rng = np.random.default_rng(1)
+    noise = rng.normal(0.0, 0.1, 200)
+    found = [_claim("frozen-beats-zeroed"), _claim("taylor-beats-magnitude")]
+    store = Store(lambda s: 0.6 + noise[s.seed] * (1 + ("frozen" in s.method) + ("taylor" in str(s.masking))))
+    steps: list[tuple[str, int]] = []
+    while runs := claims.wanted(found, BASE, store, at_least=1):
+        store.done |= {run.folder_name for run in runs}
+        of_seeds = [run for run in runs if run.purpose is Purpose.CLAIM]
+        assert not of_seeds or of_seeds == runs, "arms are tuned before"
+        steps += [(run.label.partition(" (")[0], run.scenario.seed) for run in of_seeds]
+    expected = [(claim.name, seeds) for seeds in (range(5), range(5, 10), range(10, 20)) for claim in found]
+    assert list(dict.fromkeys(steps)) == [(name, seed) for name, seeds in expected for seed in seeds]
+    every = claims.wanted(found, BASE, Store(lambda s: 0.5))
+    one = claims.wanted(found, BASE, Store(lambda s: 0.5), at_least=1)
+    assert 0 < len(one) < len(every) and {run.label.partition(" (")[0] for run in one} == {found[0].name}
+
+
+def test_a_claim_with_a_run_that_failed_gets_no_more_seeds():
+    claim = _claim("hfel-saves-energy")
+    store = Store(lambda s: 0.5)
+    store.has_failed = lambda run: run.scenario.seed == 3
+    assert {run.scenario.seed for run in claims.wanted([claim], BASE, store)} == {0, 1, 2, 4}
+    assert store.play([claim]) == [{0, 1, 2, 4}]
+
+
+def test_a_page_of_claims_shows_those_whose_runs_are_not_complete_as_not_run_yet():
+    claim = _claim("frozen-beats-zeroed")
+    noise = np.random.default_rng(1).normal(0.0, 0.1, 200)
+    store = Store(lambda s: 0.6 + (noise[s.seed] if s.method == "frozen-pruning" else 0.0))
+
+    def line() -> str:
+        found = claims.as_json(claim, claims.judgement_of(claim, BASE, store))
+        page = claims_table.page_text({claim.name: found}, None)
+        return next(line for line in page.splitlines() if line.startswith(f"| `{claim.name}`"))
+
+    assert "| not run yet | – | – |" in line()
+    seen = []
+    while runs := claims.wanted([claim], BASE, store):
+        store.done |= {run.folder_name for run in runs[:-1]}
+        if all(run.purpose is Purpose.CLAIM for run in runs):
+            seen.append(line())
+        store.done |= {run.folder_name for run in runs}
+    assert "| not run yet | – | – |" in seen[0], "four seeds of one arm"
+    assert "**cannot be decided** so far: 5 of 20 seeds | 5 |" in seen[1]
+    assert "| **cannot be decided** | 20 |" in line() and "seeds would decide" in line()
+
+
+def test_an_arm_that_diverged_decides_nothing_and_is_named():
+    claim = _claim("frozen-beats-zeroed")
+    accuracy = {"frozen-pruning": math.nan, "adaptive-pruning": 0.7}
+    finished = {name: {seed: run_of(0.1, value) for seed in range(5)} for name, value in accuracy.items()}
+    found = claims.judged(claim, finished)
+    assert found.verdict is Verdict.UNDECIDED and found.reason == "Training diverged: frozen-pruning."
+    assert found.as_json()["seeds"] == 5 and found.as_json()["effect"] is None is found.as_json()["delta"]
 
 
 def test_costs_that_no_learning_rate_changes_need_no_tuning():

@@ -185,6 +185,32 @@ def test_rows_are_finished_one_after_the_other_and_claims_follow_the_first_track
     assert found.row(SEED).result.knobs[tuning.RATE] == 0.1 and found.row(SEED).result.num_tuned >= 10
 
 
+def test_a_league_hands_out_the_runs_of_claims_claim_by_claim_after_the_first_track(tmp_path, monkeypatch):
+    costs = tuple(claim for claim in CLAIMS if not claim.is_trained)
+    tracks = (TRACKS["A"], TRACKS["G"])
+    league = dataclasses.replace(
+        tiny_league(tmp_path), tracks=tracks, claims=costs, is_tuned=True, seeds=(0, 1, 2, 3, 4)
+    )
+    made: set[str] = set()
+    rows = {run.folder_name for entry in league.lineups["A"].entries for run in league.wanted_by(TRACKS["A"], entry)}
+    assert {run.folder_name for run in league.wanted(at_least=1)} < rows
+
+    def finished(store: RunStore, run: LeagueRun) -> FinishedRun | None:
+        return (
+            run_of(0.5) if run.folder_name in made or (run.purpose is not Purpose.CLAIM and run.track != "G") else None
+        )
+
+    monkeypatch.setattr(RunStore, "finished", finished)
+    monkeypatch.setattr(RunStore, "line", finished)
+    handed_out = []
+    while (runs := league.wanted(at_least=1)) and runs[0].purpose is Purpose.CLAIM:
+        handed_out.append(runs[0].label.partition(" (")[0])
+        assert {run.label.partition(" (")[0] for run in runs} == {handed_out[-1]}
+        made |= {run.folder_name for run in runs}
+    assert list(dict.fromkeys(handed_out)) == [claim.name for claim in costs]
+    assert {run.track for run in runs} == {"G"}, "the next track follows"
+
+
 def test_untuned_runs_are_made_beside_only_if_they_are_wanted(tmp_path, monkeypatch):
     monkeypatch.setattr(RunStore, "finished", lambda store, run: run_of(run.scenario.train.learning_rate))
     league = dataclasses.replace(tiny_league(tmp_path), is_tuned=True)
@@ -423,23 +449,29 @@ def test_every_row_of_a_league_is_recomputed_independently(tuned, tmp_path):
     assert len(faults) == 1 and "accuracy_rounds" in faults[0]
 
 
+def rules() -> dict[str, str]:
+    return dict(rule.split(": ") for rule in check_ledger.RULES.strip().replace("; ", "\n").splitlines())
+
+
 def test_the_rules_that_are_recomputed_are_those_of_the_claims():
     claims = {claim.name: claim for claim in CLAIMS}
-    assert len(check_ledger.RULES) >= 8
-    for name, (_, first, second) in check_ledger.RULES.items():
-        assert {first, second} <= set(claims[name].scenarios(BASE)), name
+    assert len(rules()) >= 8
+    for name, rule in rules().items():
+        for part in rule.split(" & "):
+            first, _, second, _ = check_ledger.PART.fullmatch(part).groups()
+            assert {first, second} <= set(claims[name].scenarios(BASE)), name
 
 
 @pytest.mark.parametrize(
-    ("rule", "judge"),
+    ("sign", "judge"),
     [
-        ("better", judges.better("a", "b")),
-        ("better by 3", judges.better("a", "b", much=True)),
-        ("no worse", judges.no_worse("a", "b")),
-        ("same", judges.same("a", "b")),
+        (">", judges.better("a", "b")),
+        (">>", judges.better("a", "b", much=True)),
+        (">=", judges.no_worse("a", "b")),
+        ("=", judges.same("a", "b")),
     ],
 )
-def test_verdicts_are_recomputed_independently(rule, judge):
+def test_verdicts_are_recomputed_independently(sign, judge):
     """On random arms of 3 to 20 seeds, with differences from none to large."""
     rng = np.random.default_rng(0)
     seen = set()
@@ -448,9 +480,54 @@ def test_verdicts_are_recomputed_independently(rule, judge):
         first, second = (0.7 + mean + rng.normal(0, noise, count) for mean in (gap, 0.0))
         arms = {name: {i: run_of(float(v)) for i, v in enumerate(one)} for name, one in (("a", first), ("b", second))}
         expected = judge(arms).verdict.value
-        assert check_ledger.verdict(rule, list(first - second)) == expected
+        assert check_ledger.verdict(sign, first - second) == expected
         seen.add(expected)
     assert {"holds", "does not hold", "cannot be decided"} <= seen
+
+
+def test_verdicts_of_claims_are_recomputed_from_a_ledger(tmp_path):
+    """Every claim with a rule, on random accuracies and costs of 5 to 20 seeds; a verdict that is changed is found."""
+    rng = np.random.default_rng(0)
+    lines, verdicts, seen = [], [], set()
+    for claim in [claim for claim in CLAIMS if claim.name in rules()]:
+        count, gap, scale = rng.choice([5, 10, 20]), rng.choice([-0.05, 0.0, 0.05]), rng.choice([0.8, 0.93, 1.2])
+        arms: dict[str, dict[int, FinishedRun]] = {}
+        for i, (name, scenario) in enumerate(claim.scenarios(BASE).items()):
+            made = [league_run(f"{claim.name} ({name})", scenario, seed) for seed in range(count)]
+            arms[name] = {
+                seed: run_with(0.7 + gap * (i == 0) + rng.normal(0, 0.01), scale ** (i == 0) * rng.uniform(0.95, 1.05))
+                for seed in range(count)
+            }
+            lines += [line_of(run, arms[name][run.scenario.seed]) for run in made]
+        verdicts.append({"name": claim.name, "verdict": claim.judge(arms).verdict.value})
+        seen.add(verdicts[-1]["verdict"])
+    assert {"holds", "holds in part", "does not hold"} <= seen
+    write_ledger(tmp_path / LEDGER, lines)
+    (tmp_path / "league.csv").write_text("division,method\n")
+    for changed in (False, True):
+        if changed:
+            verdicts[0]["verdict"] = "not what the runs say"
+        (tmp_path / "league.json").write_text(json.dumps({"claims": verdicts}))
+        _, num_verdicts, faults = check_ledger.check(tmp_path / LEDGER)
+        assert num_verdicts == len(rules()) and len(faults) == changed, faults
+
+
+def run_with(accuracy: float, cost: float) -> FinishedRun:
+    """A run of one round with this accuracy, and this time and energy."""
+    found = run_of(accuracy, round_s=cost)
+    return dataclasses.replace(found, tests=(dataclasses.replace(found.tests[0], energy_j=cost),))
+
+
+def test_tuned_values_are_recomputed_independently(tuned, tmp_path):
+    for name in ("league.json", "league.csv"):
+        shutil.copy(tuned[0] / name, tmp_path / name)
+    lines = [
+        dataclasses.replace(line, tuned={tuning.RATE: 1e-9}) if line.purpose is Purpose.RANKED else line
+        for line in read_ledger(tuned[0] / LEDGER).lines
+    ]
+    write_ledger(tmp_path / LEDGER, lines)
+    rows, _, faults = check_ledger.check(tmp_path / LEDGER)
+    assert len(faults) == rows == 6 and all("is not the best tuned" in fault for fault in faults)
 
 
 def test_the_recorded_league_is_recomputed_independently():

@@ -52,6 +52,7 @@ class Judgement:
             "numbers": self.numbers,
             **decision,
             "tuned": self.tuned,
+            "open": self.is_undecided,
         }
 
 

@@ -101,7 +101,7 @@ class Decision:
             "seeds": self.seeds,
             "effect": _finite(self.effect),
             "interval": [_finite(self.low), _finite(self.high)],
-            "delta": self.delta,
+            "delta": _finite(self.delta),
             "seeds_needed": self.seeds_needed,
             "unit": self.unit,
         }
@@ -123,6 +123,19 @@ def decide(effects: Sequence[float], aim: Aim, *, delta: float, looks: Looks = O
             break
     assert found is not None
     return found
+
+
+def undecided(num_seeds: int, *, delta: float = math.nan, unit: str = "accuracy") -> Decision:
+    """Returns the decision on seeds that have no effect, as where training diverged or neither arm reached a target."""
+    return Decision(
+        verdict=Verdict.UNDECIDED,
+        seeds=num_seeds,
+        effect=math.nan,
+        low=-math.inf,
+        high=math.inf,
+        delta=delta,
+        unit=unit,
+    )
 
 
 def look_at(numbers: Sequence[float], aim: Aim, *, delta: float, looks: Looks) -> Decision:

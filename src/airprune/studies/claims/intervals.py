@@ -18,7 +18,17 @@ from airprune.results.statistics import Estimate
 from airprune.results.time_to_target import Ratio
 from airprune.studies.claims import Judgement, Verdict
 from airprune.studies.claims.agreement import page_p
-from airprune.studies.claims.decision import DELTA, ONE_LOOK, Aim, Decision, Looks, decide, interval_of, look_at
+from airprune.studies.claims.decision import (
+    DELTA,
+    ONE_LOOK,
+    Aim,
+    Decision,
+    Looks,
+    decide,
+    interval_of,
+    look_at,
+    undecided,
+)
 from airprune.text import counted, number
 
 ONE_SEED = "one seed has no interval; give several, e.g. --seeds 0-4"
@@ -141,7 +151,8 @@ def judge_ratio(
 ) -> Judgement:
     """Judges whether a cost of a target is lower than another one. A seed on which neither reached it is a tie."""
     if ratio.num_decided == 0:
-        return Judgement(Verdict.UNDECIDED, f"{sentence}: neither reaches the target.", dict(numbers))
+        nothing = undecided(len(ratio.by_seed), delta=DELTA["cost"], unit="share saved")
+        return Judgement(Verdict.UNDECIDED, f"{sentence}: neither reaches the target.", dict(numbers), nothing)
     logs = [0.0 if math.isnan(value) else _log(value) for value in ratio.by_seed.values()]
     return judge_saving(logs, sentence, numbers, much=much, looks=looks)
 

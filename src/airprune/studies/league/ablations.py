@@ -3,6 +3,7 @@
 pruning         the paper's method: shares (least sum of ratios, min-max, least variance, equal) × zeroed or frozen
                 weights × learning rate, all combinations; the choice of the mask around two of them
 adaptive-bits   shares, levels, deadline and error feedback, switched off one at a time, at two learning rates
+masks           the paper's method: the choice of the mask × all combinations of the first
 
 Learning rates are factors here, not tuned. Every cell has the same seeds, so differences are paired.
 """
@@ -79,6 +80,12 @@ def _pruned(plan: str, weights: str, rate: float, mask: str = "probe") -> dict[s
     }
 
 
+def _mask_cells() -> Iterator[Cell]:
+    for plan, mask, weights, rate in itertools.product(PLANS, MASKS, WEIGHTS, RATES):
+        settings = _pruned(plan, weights, rate, mask)
+        yield Cell(part=f"{plan}, {mask}", group=f"{weights}, {_rate(rate)}", settings=settings)
+
+
 def _pruning_cells() -> Iterator[Cell]:
     for plan, weights, rate in itertools.product(PLANS, WEIGHTS, RATES):
         yield Cell(part=plan, group=f"{weights}, {_rate(rate)}", settings=_pruned(plan, weights, rate))
@@ -115,7 +122,9 @@ PRUNING = Ablation(
 ADAPTIVE_BITS = Ablation(
     name="adaptive-bits", title="adaptive-bits without one of its parts", cells=tuple(_bits_cells())
 )
-ABLATIONS = (PRUNING, ADAPTIVE_BITS)
+ALL_MASKS = Ablation(name="masks", title="The paper's method with other masks", cells=tuple(_mask_cells()))
+# In the order of work.
+ABLATIONS = (PRUNING, ADAPTIVE_BITS, ALL_MASKS)
 
 Runs = Mapping[str, Mapping[int, FinishedRun]]
 """Finished runs by cell and seed."""
@@ -218,7 +227,8 @@ def figure_name(ablation: str) -> str:
 
 def conclusion(found: AblationResult) -> str:
     """Returns what the numbers say, in a sentence or two."""
-    words = {PRUNING.name: _about_pruning, ADAPTIVE_BITS.name: _about_bits}[found.ablation.name](found)
+    about = {PRUNING.name: _about_pruning, ADAPTIVE_BITS.name: _about_bits, ALL_MASKS.name: _about_masks}
+    words = about[found.ablation.name](found)
     seeds = len(found.seeds)
     return f"{words} ({seeds} seed{'' if seeds == 1 else 's'}; mean ± half of the 95 % interval, in points)."
 
@@ -271,6 +281,27 @@ def _about_bits(found: AblationResult) -> str:
     )
 
 
+def _about_masks(found: AblationResult) -> str:
+    """Compares every other mask with the paper's, over all combinations of plan, weights and rate."""
+    others = []
+    for mask in MASKS:
+        if mask == "probe":
+            continue
+        gaps = np.array(
+            [
+                found.accuracy(f"{plan}, {mask}, {group}") - found.accuracy(f"{plan}, probe, {group}")
+                for plan in PLANS
+                for group in dict.fromkeys(cell.group for cell in found.ablation.cells)
+            ]
+        )
+        low, high = 100.0 * gaps.mean(axis=1).min(), 100.0 * gaps.mean(axis=1).max()
+        others.append(f"{mask} {points_text(gaps.mean(axis=0))} (single combinations {low:+.1f} to {high:+.1f})")
+    return (
+        "Against the paper's masks, by a probe, on the mean over all shares, zeroed and frozen weights and both rates: "
+        f"{', '.join(others)}"
+    )
+
+
 def _time_text(found: AblationResult, name: str, target: float) -> str:
     costs = Costs.of({seed: found.runs[name][seed].tests for seed in found.seeds}, target, TIME)
     text = costs.text(TIME)
@@ -288,7 +319,7 @@ def figure(found: AblationResult) -> Figure:
         _bars(ax, found, mine, parts, groups, place)
     ax.set_xticks(range(len(parts)), [part.replace(", ", ",\n") for part in parts], fontsize=8)
     ax.set_ylabel("test accuracy after all rounds (%)")
-    ax.legend(frameon=False, fontsize=8, ncols=2, loc="lower left")
+    ax.legend(frameon=False, fontsize=8, ncols=len(groups), loc="upper center", bbox_to_anchor=(0.5, -0.16))
     note(drawn, f"{found.ablation.title} · {len(found.seeds)} seeds, 95 % intervals")
     return drawn
 

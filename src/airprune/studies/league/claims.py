@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,7 +20,7 @@ from airprune.scenario import Scenario
 from airprune.settings.toml_text import flat
 from airprune.studies.campaign import CampaignRun
 from airprune.studies.claims import Claim, Judgement, Verdict
-from airprune.studies.claims.decision import SEQUENTIAL
+from airprune.studies.claims.decision import SEQUENTIAL, undecided
 from airprune.studies.league import tuning
 from airprune.studies.league.finished import FinishedRun
 from airprune.studies.league.judges import Arms
@@ -172,34 +172,32 @@ def wanted(
     *,
     seeds: Sequence[int] | None = None,
     is_tuned: bool = True,
+    at_least: int | None = None,
 ) -> list[CampaignRun]:
-    """Returns the missing runs of the next step: tuning runs of arms, then the next block of seeds.
+    """Returns the missing runs of the next steps: tuning runs of arms, then a block of seeds. Empty at the end.
 
-    Claims that are decided, or cannot be tested, need none. Empty at the end.
+    Claim by claim, so that claims that are stopped have whole ones: all of them with 5 seeds, then those that are not
+    decided with 10, then with 20. Claims that cannot be tested need no runs.
 
     Args:
       seeds: run these alone, whether they decide or not; None: 5, then 10, then 20.
+      at_least: stop after the claim with which there are so many runs; None: the next step of every claim.
     """
-    runs = {run.folder_name: run for claim in found for run in _next_runs(claim, base, store, seeds, is_tuned)}
-    return [run for run in runs.values() if store.finished(run) is None and not store.has_failed(run)]
-
-
-def _next_runs(
-    claim: LeagueClaim, base: Scenario, store: RunStore, seeds: Sequence[int] | None, is_tuned: bool
-) -> Iterator[CampaignRun]:
-    if claim.not_testable:
-        return
-    blocks = [range(look) for look in SEQUENTIAL.at] if seeds is None else [seeds]
-    for block in blocks:
-        found = trials(claim, base, block, store, is_tuned=is_tuned)
-        yield from found.tuning
-        if found.tuning:
-            return
-        runs = [run for mine in found.by_arm.values() for run in mine]
-        missing = [run for run in runs if store.finished(run) is None and not store.has_failed(run)]
-        yield from missing
-        if missing or not _judgement(claim, found, store).is_undecided:
-            return
+    runs: dict[str, CampaignRun] = {}
+    waiting = [claim for claim in found if not claim.not_testable]
+    for block in [range(look) for look in SEQUENTIAL.at] if seeds is None else [seeds]:
+        undecided = []
+        for claim in waiting:
+            if at_least is not None and len(runs) >= at_least:
+                return list(runs.values())
+            step = trials(claim, base, block, store, is_tuned=is_tuned)
+            made = [*step.tuning, *(run for mine in step.by_arm.values() for run in mine)]
+            missing = [run for run in made if store.finished(run) is None]
+            runs |= {run.folder_name: run for run in missing if not store.has_failed(run)}
+            if not missing and _judgement(claim, step, store).is_undecided:
+                undecided.append(claim)
+        waiting = undecided
+    return list(runs.values())
 
 
 def runs_for(
@@ -261,8 +259,12 @@ def judged(claim: LeagueClaim, finished: Mapping[str, Mapping[int, FinishedRun |
             break
         shared.append(seed)
     arms = {name: {seed: run for seed in shared if (run := mine[seed]) is not None} for name, mine in finished.items()}
-    if not shared or any(math.isnan(run.accuracy) for mine in arms.values() for run in mine.values()):
-        return Judgement(Verdict.UNDECIDED, "Not all of its runs have finished with a tested model.")
+    if not shared:
+        return Judgement(Verdict.UNDECIDED, "Not all of its runs have finished.")
+    if diverged := [name for name, mine in arms.items() if any(math.isnan(run.accuracy) for run in mine.values())]:
+        return Judgement(
+            Verdict.UNDECIDED, f"Training diverged: {', '.join(diverged)}.", decision=undecided(len(shared))
+        )
     return claim.judge(arms)
 
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -131,33 +131,41 @@ class League:
         return self.is_tuned and self.is_beside
 
     def wanted(self, *, at_least: int = BATCH) -> list[CampaignRun]:
-        """Returns the next runs, of as many rows as it takes to have so many; none once everything is there.
+        """Returns the next runs, of as many rows or claims as it takes to have so many; none once everything is there.
 
         Claims come after the rows of the first track, with which they share runs.
         """
         found: dict[str, CampaignRun] = {}
-        waiting = list(self.claims)
+
+        def has_enough(runs: Iterable[CampaignRun]) -> bool:
+            found.update({run.folder_name: run for run in runs})
+            return len(found) >= at_least
+
+        are_claims_waiting = bool(self.claims)
         for track, entry in self.cells():
-            if waiting and track is not self.tracks[0]:
-                found |= {run.folder_name: run for run in self.wanted_by_claims()}
-                waiting = []
-            if len(found) >= at_least:
+            if are_claims_waiting and track is not self.tracks[0]:
+                are_claims_waiting = False
+                if has_enough(self.wanted_by_claims(at_least=at_least)):
+                    return list(found.values())
+            if has_enough(self.wanted_by(track, entry)):
                 return list(found.values())
-            found |= {run.folder_name: run for run in self.wanted_by(track, entry)}
-        if waiting and len(found) < at_least:
-            found |= {run.folder_name: run for run in self.wanted_by_claims()}
-        if len(found) < at_least:
-            found |= {run.folder_name: run for run in self.wanted_by_ablations()}
+        if are_claims_waiting and has_enough(self.wanted_by_claims(at_least=at_least)):
+            return list(found.values())
+        has_enough(self.wanted_by_ablations())
         return list(found.values())
 
     def wanted_by_ablations(self) -> list[CampaignRun]:
         """Returns the runs that ablations lack."""
         return ablations.ablation_runs(self.base, self.store) if self.has_ablations else []
 
-    def wanted_by_claims(self) -> list[CampaignRun]:
-        """Returns the runs that claims need next; seeds are added until each is decided, unless there are few."""
+    def wanted_by_claims(self, *, at_least: int | None = None) -> list[CampaignRun]:
+        """Returns the runs that claims need next; seeds are added until each is decided, unless there are few.
+
+        Args:
+          at_least: of as many claims as it takes to have so many; None: of all.
+        """
         seeds = self.seeds if len(self.seeds) < FEWEST_SEEDS else None
-        return claims.wanted(self.claims, self.base, self.store, seeds=seeds, is_tuned=self.is_tuned)
+        return claims.wanted(self.claims, self.base, self.store, seeds=seeds, is_tuned=self.is_tuned, at_least=at_least)
 
     def open_cells(self) -> list[str]:
         """Returns the rows that are not complete, and the claims if runs are missing for them."""

@@ -42,8 +42,8 @@ function showPrices() {
   const { prices } = start;
   const [paper, fair] = ["adaptive-pruning", "variance"].map((name) => prices.find(({ method }) => method.endsWith(name)));
   say(byId("price-words"), `With the paper’s allocation pruning costs accuracy: ${paper.difference} points against no pruning. With bandwidth `
-    + `allocated fairly (variance) the difference is ${fair.difference} points for the same time and bits. Every method has its tuned `
-    + "learning rate; uplink, downlink and backhaul are charged.");
+    + `allocated fairly (variance) the difference is ${fair.difference} points in about the same time and bits. Every method has its tuned `
+    + "values; uplink, downlink and backhaul are charged; time is that of the paper’s clock.");
   byId("price-chart").replaceChildren(priceChart(prices));
   byId("price-table").replaceChildren(dataTable(["method", "learning rate", "accuracy (%)", "difference (points)", "time (s)", "all links (Mbit)", "energy (J)"],
     prices.map((price) => [price.method, price.rate, price.accuracy, price.difference, price.time, price.bits, price.energy]),
