@@ -32,7 +32,7 @@ LEARNS_PLANS = ("adaptive-bits",)
 
 # csi_correlation at which the gain that a plan counts on is wrong by so many dB (root mean square), with Rayleigh
 # fading and one antenna. Without any knowledge it is 6.1 dB.
-CORRELATION_OF_DB: Mapping[int, float] = {1: 0.998, 3: 0.965, 6: 0.5}
+CORRELATION_OF_DB: Mapping[int, float] = {1: 0.998, 2: 0.988, 3: 0.965, 4: 0.916, 6: 0.5}
 
 _THERMAL = {"radio.noise": "thermal"}
 _MCS = {**_THERMAL, "radio.rate": "nr-mcs"}
