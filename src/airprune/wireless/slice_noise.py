@@ -19,6 +19,8 @@ _LN2 = np.log(2.0)
 MAX_NATS = 700.0
 # Halley's method below gains digits cubically from a start that is right at both ends; 50 only bounds the loop.
 _MAX_STEPS = 50
+# Devices at a time, so that a million of them are worked on in the processor's cache.
+_BLOCK = 1 << 14
 _ROUNDING = 4 * np.finfo(np.float64).eps
 
 
@@ -63,6 +65,15 @@ def nats_of_part(part: Array, start: Array | None = None) -> Array:
     Args:
       start: v near the answer.
     """
+    part, v = np.asarray(part), np.empty(np.shape(part))
+    parts, found, starts = part.reshape(-1), v.reshape(-1), None if start is None else start.reshape(-1)
+    for first in range(0, parts.size, _BLOCK):
+        block = slice(first, first + _BLOCK)
+        found[block] = _nats_of_block(parts[block], None if starts is None else starts[block])
+    return v
+
+
+def _nats_of_block(part: Array, start: Array | None) -> Array:
     wanted = -np.log(part)
     v = np.minimum(wanted + np.log1p(wanted), MAX_NATS) if start is None else start
     for _ in range(_MAX_STEPS):
