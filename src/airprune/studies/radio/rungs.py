@@ -52,6 +52,7 @@ class Rung:
       about: what it adds, in a sentence.
       settings: its changes of the paper's radio.
       pressed_as: the rung whose deadline it has; empty: its own.
+      stretch: times that deadline.
     """
 
     name: str
@@ -59,6 +60,7 @@ class Rung:
     about: str
     settings: Mapping[str, Any] = field(default_factory=dict)
     pressed_as: str = ""
+    stretch: float = 1.0
 
 
 RUNGS: Mapping[str, Rung] = {
