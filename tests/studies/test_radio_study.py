@@ -277,7 +277,7 @@ def test_claims_about_plans_fail_where_the_numbers_do():
         flat_s=8 * slow,
         kept=0.9,
         given=0.01,
-        clocks={"20": (1.0, 0.9), "400": (0.5, 0.8)},
+        clocks={"20": (1.0, 1.0, 0.9), "400": (0.5, 1.0, 0.8)},
     )
     verdicts = [one["verdict"] for one in judged_plans({"paper": wrong})]
     assert verdicts == [Verdict.FAILS, Verdict.PARTLY, *[Verdict.FAILS] * 4, Verdict.HOLDS]
@@ -285,12 +285,11 @@ def test_claims_about_plans_fail_where_the_numbers_do():
 
 
 @pytest.mark.parametrize("cycles", [20, 400])
-def test_a_faster_device_is_pruned_less_and_gets_more_bandwidth_once_it_is_above_the_cap(cycles):
+def test_a_faster_device_is_pruned_less_and_gets_more_bandwidth_between_its_bounds(cycles):
     """Fig. 6: five devices at 135 m, 30 ms. At the cap a slow one needs more to send its smallest model."""
     rate = full_band_rate_bps(snr(db_to_ratio(-path_loss_db(np.full(5, 135.0), Radio())), Radio()), 20e6)
     capped = ap.PlanProblem(full_band_rate_bps=rate, seconds_per_weight=1e-8, deadline_s=0.03, max_pruning_ratio=0.95)
-    assert _with_clock(capped, cycles).tolist() == [[False, True]]
-    assert _with_clock(replace(capped, deadline_s=0.045), 20).tolist() == [[True, True]]
+    assert _with_clock(capped, cycles).tolist() == [[False, True, True]]
     assert _growth_with_share(capped) <= 0.0
 
 
@@ -306,7 +305,7 @@ def test_accuracy_by_deadline_and_of_one_edge_is_judged_on_the_rungs_that_were_t
         ("fading", "longer-deadline-higher-accuracy"): Verdict.HOLDS,
         ("fading", "hierarchy-beats-one-edge"): Verdict.HOLDS,
     }
-    back = ends("fading", {**levels, "40 / 30": 0.60, "one edge": 0.80})
+    back = ends("fading", {"25 / 30": 0.75, "30 / 30": 0.70, "40 / 30": 0.60, "one edge": 0.80})
     assert [one["verdict"] for one in judged_trainings(back)] == [Verdict.FAILS, Verdict.FAILS]
 
 

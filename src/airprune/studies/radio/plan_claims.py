@@ -43,8 +43,8 @@ class Planned:
       flat_endless: share of these rounds that never end, since a device has no rate at all.
       kept: share of their weights that the devices in the paper's plan upload.
       given: largest growth of a device's ratio with its share of the bandwidth, at the shares and clocks of Fig. 6.
-      clocks: by cycles per weight, share of the edge rounds in which the first device's (share, ratio) never fall and
-        never grow with its clock, as in Fig. 6; edges whose ratio never moves are not counted.
+      clocks: by cycles per weight, of the edge rounds whose first device is between its bounds at two clocks of Fig. 6,
+        those in which its share never falls with the clock, never falls between the bounds, and its ratio never grows.
     """
 
     deadline_s: float
@@ -109,9 +109,10 @@ def _growth_with_share(problem: PlanProblem) -> float:
 
 
 def _with_clock(problem: PlanProblem, cycles: int) -> np.ndarray:
-    """Returns whether (share, ratio) of the first device of each edge never fall and never grow with its clock.
+    """Returns what a faster clock does to the first device of each edge, all others at 3 GHz.
 
-    All other devices stay at 3 GHz. [number of edges whose ratio moves, 2]
+    Whether its share never falls, never falls while its ratio is between its bounds, and its ratio never grows.
+    [number of edges where the ratio is between its bounds at two clocks, 3]
     """
     groups = problem.groups
     first = groups.starts if groups.order is None else groups.order[groups.starts]
@@ -123,12 +124,13 @@ def _with_clock(problem: PlanProblem, cycles: int) -> np.ndarray:
         shares.append(found.bandwidth_share[first])
         ratios.append(found.pruning_ratio[first])
     share, ratio = np.array(shares), np.array(ratios)  # NaN where a slow device leaves its edge without a plan
-    planned_all = np.isfinite(ratio)
-    moves = np.nanmax(ratio, axis=0, initial=-np.inf) - np.nanmin(ratio, axis=0, initial=np.inf) > _ROUNDING
-    steps = planned_all[1:] & planned_all[:-1]
-    rises = np.all(~steps | (np.diff(share, axis=0) >= -_ROUNDING), axis=0)
-    falls = np.all(~steps | (np.diff(ratio, axis=0) <= _ROUNDING), axis=0)
-    return np.column_stack([rises, falls])[moves]
+    low, high = problem.min_pruning_ratio[first], problem.max_pruning_ratio[first]
+    inside = (ratio > low + _ROUNDING) & (ratio < high - _ROUNDING)
+    steps = np.isfinite(ratio[1:]) & np.isfinite(ratio[:-1])
+    rises, falls = np.diff(share, axis=0) >= -_ROUNDING, np.diff(ratio, axis=0) <= _ROUNDING
+    between = inside[1:] & inside[:-1]
+    found = [np.all(~steps | rises, axis=0), np.all(~between | rises, axis=0), np.all(~steps | falls, axis=0)]
+    return np.column_stack(found)[between.any(axis=0)]
 
 
 def _seconds_per_weight(cycles: int, ghz: np.ndarray | float) -> np.ndarray:
@@ -172,10 +174,11 @@ def _more_band_prunes_less(found: Planned) -> Judgement:
 
 def _faster_cpu_gets_more(found: Planned) -> Judgement:
     verdicts, parts = [], []
-    for cycles, (rises, falls) in found.clocks.items():
+    for cycles, (rises, between, falls) in found.clocks.items():
         verdicts.append((rises == 1.0 and falls == 1.0, falls == 1.0))
         parts.append(
-            f"{cycles} cycles: never less bandwidth on {rises:.0%} of the edges, never more pruning on {falls:.0%}"
+            f"{cycles} cycles: never more pruning on {falls:.0%} of the edges, never less bandwidth between the bounds "
+            f"on {between:.0%}, at all on {rises:.0%}"
         )
     verdict = Verdict.of(all(one for one, _ in verdicts), partly=any(less for _, less in verdicts))
     return Judgement(verdict, f"{'; '.join(parts)}.", {"edges": dict(found.clocks)})
