@@ -125,6 +125,42 @@ def test_plan_matches_cvxpy_on_random_fleets(block, reserved):
         assert expected - total <= 1e-5 * scale  # on exponential cones the solver stops early, never beyond ours
 
 
+def share_by_bisection(problem, ratio):
+    """b of R(b) = rate within an ulp, where Lambert's function loses digits."""
+    rate, snr = rate_needed(problem, ratio) * np.log(2) / problem.slice_bandwidth_hz, snr_of(problem)
+    low, high = np.full(rate.shape, -60.0), np.full(rate.shape, 8.0)  # ln b
+    for _ in range(80):
+        middle = 0.5 * (low + high)
+        short = np.exp(middle) * np.log1p(snr / np.exp(middle)) < rate
+        low, high = np.where(short, middle, low), np.where(short, high, middle)
+    return np.where(rate == 0.0, 0.0, np.where((rate >= 0.0) & (rate < snr), np.exp(high), np.inf))
+
+
+@pytest.mark.parametrize("reserved", [False, True])
+@pytest.mark.parametrize("block", range(10))
+def test_no_plan_is_better_by_lagranges_dual(block, reserved):
+    """Σ min (c ρ + λ b(ρ)) − λ bounds Σ c ρ from below at any price λ; b(ρ) is convex, so a golden section finds it."""
+    rng, golden = np.random.default_rng([31, block]), (np.sqrt(5) - 1) / 2
+    for _ in range(10):
+        p = slice_fleet(rng, int(np.exp(rng.uniform(0, np.log(60)))), reserved=reserved)
+        plan = ap.plan(p).raise_if_failed()
+        price = plan.shadow_price[0]
+
+        def cost(ratio, p=p, price=price):
+            return p.objective_weight * ratio + price * share_by_bisection(p, ratio)
+
+        low, high = p.min_pruning_ratio, p.max_pruning_ratio
+        bounds = cost(low), cost(high)
+        for _ in range(60):
+            left, right = high - golden * (high - low), low + golden * (high - low)
+            is_left = cost(left) < cost(right)
+            low, high = np.where(is_left, low, left), np.where(is_left, right, high)
+        mine = cost(plan.pruning_ratio)
+        least = np.fmin.reduce([*bounds, cost(0.5 * (low + high)), mine])
+        spare = 1.0 - share_by_bisection(p, plan.pruning_ratio).sum()
+        assert np.sum(mine - least) + price * spare <= 1e-12 * p.objective_weight.sum()
+
+
 @pytest.mark.parametrize("reserved", [False, True])
 def test_plan_satisfies_kkt_on_random_fleets(reserved):
     rng = np.random.default_rng(32)

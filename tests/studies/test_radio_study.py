@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import airprune as ap
 from airprune.planning.exclusion import without_blockers
 from airprune.runs import run
 from airprune.studies.claims import Verdict
@@ -18,7 +19,7 @@ from airprune.studies.paper.table2 import SCHEMES, table2
 from airprune.studies.radio import study as study_module
 from airprune.studies.radio.findings import FINDINGS, by_method, judged, target_of, time_to_target_s
 from airprune.studies.radio.page import markdown, survival_figure
-from airprune.studies.radio.plan_claims import judged_plans, planned
+from airprune.studies.radio.plan_claims import _growth_with_share, _with_clock, judged_plans, planned
 from airprune.studies.radio.pressure import mean_ratio, planned_ratios, pressed_deadline_s, round_problems
 from airprune.studies.radio.promises import PROMISES, ROBUST, promise_name
 from airprune.studies.radio.rungs import (
@@ -34,6 +35,9 @@ from airprune.studies.radio.rungs import (
 )
 from airprune.studies.radio.study import Arm, ArmResult, RadioStudy, read_planned, read_results
 from airprune.studies.radio.timetable import timetable, timetable_of
+from airprune.studies.radio.training_claims import JUDGED, VARIANTS, judged_trainings
+from airprune.units import db_to_ratio
+from airprune.wireless.channel import Radio, full_band_rate_bps, path_loss_db, snr
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -236,6 +240,9 @@ def test_planned_rounds_of_the_papers_radio_are_those_of_table_2():
         "longer-deadline-prunes-less": Verdict.HOLDS,
         "optimal-fastest": Verdict.HOLDS,
         "latency-halved": Verdict.HOLDS,
+        "communication-halved": Verdict.HOLDS,
+        "more-band-prunes-less": Verdict.HOLDS,
+        "faster-cpu-gets-more": Verdict.PARTLY,
         "flat-ten-times-slower": Verdict.HOLDS,
     }
 
@@ -268,10 +275,52 @@ def test_claims_about_plans_fail_where_the_numbers_do():
         ratio=dict(zip(found.ratio, (0.5, 0.6, 0.4, 0.3), strict=True)),
         round_s={"optimal": equal, "equal-reused": equal, "no-pruning": 1.2 * equal},
         flat_s=8 * slow,
+        kept=0.9,
+        given=0.01,
+        clocks={"20": (1.0, 1.0, 0.9), "400": (0.5, 1.0, 0.8)},
     )
     verdicts = [one["verdict"] for one in judged_plans({"paper": wrong})]
-    assert verdicts == [Verdict.FAILS, Verdict.PARTLY, Verdict.FAILS, Verdict.HOLDS]
+    assert verdicts == [Verdict.FAILS, Verdict.PARTLY, *[Verdict.FAILS] * 4, Verdict.HOLDS]
     assert judged_plans({"paper": replace(found, flat_s=8 * slow)})[-1]["verdict"] == Verdict.FAILS
+
+
+@pytest.mark.parametrize("cycles", [20, 400])
+def test_a_faster_device_is_pruned_less_and_gets_more_bandwidth_between_its_bounds(cycles):
+    """Fig. 6: five devices at 135 m, 30 ms. At the cap a slow one needs more to send its smallest model."""
+    rate = full_band_rate_bps(snr(db_to_ratio(-path_loss_db(np.full(5, 135.0), Radio())), Radio()), 20e6)
+    capped = ap.PlanProblem(full_band_rate_bps=rate, seconds_per_weight=1e-8, deadline_s=0.03, max_pruning_ratio=0.95)
+    assert _with_clock(capped, cycles).tolist() == [[False, True, True]]
+    assert _growth_with_share(capped) <= 0.0
+
+
+def ends(rung, levels):
+    return [result(variant.name, PAPERS, seed, levels[level] + 0.001 * seed, 1.0)
+            for level, variant in VARIANTS[rung].items() for seed in range(5)]  # fmt: skip
+
+
+def test_accuracy_by_deadline_and_of_one_edge_is_judged_on_the_rungs_that_were_trained():
+    levels = {"25 / 30": 0.70, "30 / 30": 0.75, "40 / 30": 0.79, "one edge": 0.60}
+    found = {(one["rung"], one["claim"]): one["verdict"] for one in judged_trainings(ends("fading", levels))}
+    assert found == {
+        ("fading", "longer-deadline-higher-accuracy"): Verdict.HOLDS,
+        ("fading", "hierarchy-beats-one-edge"): Verdict.HOLDS,
+    }
+    back = ends("fading", {"25 / 30": 0.75, "30 / 30": 0.70, "40 / 30": 0.60, "one edge": 0.80})
+    assert [one["verdict"] for one in judged_trainings(back)] == [Verdict.FAILS, Verdict.FAILS]
+
+
+@pytest.mark.parametrize("rung", JUDGED)
+def test_one_edge_has_the_devices_samples_and_deadline_of_its_rung_and_no_interference(rung):
+    study = RadioStudy(out=Path("x"))
+    study.plans["deadlines"] |= {name: 0.06 for name in RUNGS}
+    alone, among = (
+        study.scenario(Arm(rung=one, method=PAPERS, seed=0)) for one in (VARIANTS[rung]["one edge"], RUNGS["mcs"])
+    )
+    assert alone.num_devices == 5 and among.num_devices == 25
+    assert alone.data.train_samples * 5 == among.data.train_samples and alone.radio.reuse is None
+    assert alone.plan.deadline_s == among.plan.deadline_s == 0.06
+    later = study.scenario(Arm(rung=VARIANTS[rung]["40 / 30"], method=PAPERS, seed=0))
+    assert later.plan.deadline_s == pytest.approx(0.08, rel=1e-6)  # rounded
 
 
 def test_a_flat_round_with_a_device_out_of_reach_never_ends():

@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 import airprune as ap
-from airprune.errors import UnknownName
+from airprune.errors import InvalidValue, UnknownName
 from airprune.methods.registration import import_file
 from airprune.rounds.experiment import Experiment
 from airprune.rounds.first_round import first_round
@@ -134,4 +134,32 @@ def test_a_channel_with_negative_gains_is_found_out():
             return np.full(view.num_devices, -1.0), {}
 
     findings = check("negative-channel", processes=False)
-    assert not findings[0].kept and "snr.gain must be" in findings[0].seen
+    assert not findings[0].kept and "small_scale must be ≥ 0" in findings[0].seen
+
+
+RETURNS = {
+    "one gain for all links": ("large_scale", "return 1.0", r"large_scale must return an array of shape \(6,\)"),
+    "gains of some links": (
+        "large_scale",
+        "return args[0].distance_m[:2]",
+        "large_scale must return an array of shape",
+    ),
+    "negative gains": ("large_scale", "return -args[0].distance_m", "large_scale must be ≥ 0"),
+    "fading without slots": ("small_scale", "return [1.0] * 6", "small_scale must return .the gain of each device"),
+    "fading of fewer devices": ("small_scale", "return [1.0], {}", r"small_scale must return an array of shape \(6,\)"),
+    "knowledge of fewer devices": ("known", "return [1.0]", r"known must return an array of shape \(6,\)"),
+    "words as rates": ("rate_bps", "return 'fast'", "rate_bps must be a number or an array of numbers"),
+    "no rate": ("rate_bps", "return args[0] * float('nan')", "rate_bps must be finite"),
+}
+
+
+@pytest.mark.parametrize(("method", "body", "sentence"), RETURNS.values(), ids=RETURNS)
+def test_a_channel_that_returns_something_else_is_named_in_one_sentence(tmp_path, method, body, sentence):
+    file = tmp_path / "wrong.py"
+    wrong = FREE_SPACE.split("    def large_scale")[0] + f"    def {method}(self, *args):\n        {body}\n"
+    file.write_text(wrong)
+    import_file(file)
+    fading = {"radio.fading": "rayleigh", "radio.csi_correlation": 0.9 if method == "known" else 1.0}
+    scenario = Scenario().with_values(SMALL | fading | {"radio.channel": "free-space"})
+    with pytest.raises(InvalidValue, match=f"Channel 'free-space', (?:{sentence})"):
+        planned_rates(scenario)

@@ -52,6 +52,7 @@ def _write(study: RadioStudy) -> tuple[list[str], list[dict[str, Any]]]:
     from airprune.studies.radio.plan_claims import judged_plans
     from airprune.studies.radio.rungs import RUNGS, SCHEDULE, WHOLE
     from airprune.studies.radio.study import PLANS, RESULTS
+    from airprune.studies.radio.training_claims import judged_trainings
     from airprune.tables import write_text_atomic
 
     plans = {name: study.planned(rung) for name, rung in RUNGS.items()}
@@ -61,7 +62,8 @@ def _write(study: RadioStudy) -> tuple[list[str], list[dict[str, Any]]]:
             f"The study needs the runs of {WHOLE} on the paper's radio, which are not finished; run it without "
             "--only-finished, or give a league's played.jsonl as --ledger."
         )
-    claims = judged(results, [name for name in RUNGS if by_method(results, name)]) + judged_plans(plans)
+    claims = judged(results, [name for name in RUNGS if by_method(results, name)])
+    claims += judged_plans(plans) + judged_trainings(results)
     write_text_atomic(study.out / "radio.md", markdown(results, plans), follow_link=False)
     text = json.dumps(claims, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
     write_text_atomic(study.out / "claims.json", text, follow_link=False)

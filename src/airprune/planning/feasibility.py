@@ -9,12 +9,15 @@ from __future__ import annotations
 import numpy as np
 
 from airprune.planning.problem import PlanProblem
-from airprune.planning.tradeoff import ROUNDING_MARGIN, rate_slope, share_for_weights, uplink_bits
+from airprune.planning.tradeoff import ROUNDING_MARGIN, share_for_weights, uplink_bits
+from airprune.wireless.slice_noise import growth, nats_of_part, share_of_nats, snr_of_rate
 
 Array = np.ndarray
 
 # Newton below gains digits quadratically; 100 is never reached, it only bounds the loop.
 _MAX_NEWTON_STEPS = 100
+# Of the deadline with slice noise: a step of Newton's this small leaves an error of its square.
+_SETTLED = 1e-8
 
 
 def blocking_devices(problem: PlanProblem) -> Array:
@@ -102,21 +105,29 @@ def _slice_deadline_s(problem: PlanProblem, weights: Array, linear_s: Array) -> 
     """
     groups = problem.groups
     bits, compute_s = uplink_bits(problem, weights), problem.seconds_per_weight * weights + problem.extra_seconds
-    with np.errstate(divide="ignore", invalid="ignore"):
-        low = groups.max(compute_s + np.where(bits > 0.0, bits / problem.full_band_rate_bps, 0.0))
+    snr = snr_of_rate(problem.full_band_rate_bps, problem.slice_bandwidth_hz)
+    band, sends = np.asarray(problem.slice_bandwidth_hz) / np.log(2.0), bits > 0.0
+    v = None
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        low = groups.max(compute_s + np.where(sends, bits / problem.full_band_rate_bps, 0.0))
         high = deadline = linear_s
         for _ in range(_MAX_NEWTON_STEPS):
             left_s = groups.spread(deadline) - compute_s
-            share = share_for_weights(problem, weights, groups.spread(deadline))
-            fall = np.where(bits > 0.0, bits / (left_s**2 * rate_slope(problem, share)), 0.0)
+            part = bits / (left_s * band * snr)
+            reachable = (part > 0.0) & (part < 1.0)
+            v = nats_of_part(np.where(reachable, part, 0.5), v)
+            share = np.where(reachable, share_of_nats(v, snr), np.where(sends, np.inf, 0.0))
+            fall = np.where(sends, bits / (left_s**2 * band * growth(v)), 0.0)
             total, slope = groups.sum(share), groups.sum(fall)
             over = total - (1.0 - 2.0 * ROUNDING_MARGIN)
             low, high = np.where(over > 0.0, deadline, low), np.where(over <= 0.0, deadline, high)
             nearer = deadline + total * over / slope
-            nearer = np.where((nearer >= low) & (nearer <= high), nearer, 0.5 * (low + high))
-            done = ~np.isfinite(nearer) | (np.abs(nearer - deadline) <= ROUNDING_MARGIN * deadline)
-            deadline = np.where(done, deadline, nearer)
-            if done.all():
+            is_inside = (nearer >= low) & (nearer <= high)
+            nearer = np.where(is_inside, nearer, 0.5 * (low + high))
+            step = np.abs(nearer - deadline)
+            close = np.where(is_inside, _SETTLED, ROUNDING_MARGIN) * deadline  # Newton's error is of the step's square
+            deadline = np.where(np.isfinite(nearer), nearer, deadline)
+            if np.all(~np.isfinite(nearer) | (step <= close)):
                 break
     return deadline
 

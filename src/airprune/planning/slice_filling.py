@@ -93,10 +93,11 @@ class _Demand:
     def log_price(self, v: Array, some: Array | slice = slice(None)) -> tuple[Array, Array]:
         """Returns (ln λ at which some devices want the share of v, its slope by ln v)."""
         shrunk = -np.expm1(-v)  # 1 − e^−v
-        slow = growth(v)
-        compute = self.top[some] * v * np.exp(-v) / shrunk  # a R
+        slow = growth(v, shrunk)
+        each = v / shrunk
+        compute = self.top[some] * each * (1.0 - shrunk)  # a R
         total = compute + self.bits[some]
-        slope = v * shrunk / slow + 2.0 * (compute / total) * (v / shrunk - 1.0)
+        slope = v * shrunk / slow + 2.0 * (compute / total) * (each - 1.0)
         return self.log_scale[some] + np.log(slow / total**2), slope
 
     def at(self, log_price: Array, v: Array, cheapest: Array, dearest: Array) -> tuple[Array, Array]:

@@ -16,8 +16,17 @@ from airprune.planning import Interference, Plan, PlanProblem
 from airprune.randomness import rng_for
 from airprune.rounds.over_the_air import rate_over_the_air_bps
 from airprune.rounds.planning_context import PlanningContext, device_limits, plan_problem
-from airprune.wireless.channel import Radio, gains_to_stations, large_scale_gain, sent_gain, sent_power_w, snr
-from airprune.wireless.channels.base import Channel, FadingView, block_gains, link_rates_bps
+from airprune.wireless.channel import LinkGain, Radio, gains_to_stations, large_scale_gain, sent_gain, sent_power_w, snr
+from airprune.wireless.channels.base import (
+    Channel,
+    FadingView,
+    block_gains,
+    known_fading,
+    link_gains,
+    link_rates_bps,
+    rates_at_snr_bps,
+    round_fading,
+)
 from airprune.wireless.mimo import mimo_groups, zero_forcing_gain
 from airprune.wireless.motion import Motion
 from airprune.wireless.network import Network
@@ -73,7 +82,7 @@ class Stations:
           time_s: of the run's clock, at which moving devices are where they are.
         """
         if self._fading_has_slots:
-            fading, changed = self._channel.small_scale(self._fading_view(round_index, time_s), values)
+            fading, changed = round_fading(self._channel, self._fading_view(round_index, time_s), values)
             values = values | changed | {_FADING: fading}
         if self._decided_once:
             return self._now(self._always, time_s), values
@@ -159,11 +168,11 @@ class Stations:
 
     @cached_property
     def _own_gain(self) -> Array:
-        return large_scale_gain(self.network, self.radio, seed=self.seed, gain_of=self._channel.large_scale)
+        return large_scale_gain(self.network, self.radio, seed=self.seed, gain_of=self._link_gains)
 
     @cached_property
     def _gains(self) -> Array:
-        return gains_to_stations(self.network, self.radio, seed=self.seed, gain_of=self._channel.large_scale)
+        return gains_to_stations(self.network, self.radio, seed=self.seed, gain_of=self._link_gains)
 
     def _gains_at(self, time_s: float) -> Array:
         """Returns the gains to every station at a time.  [num_devices, num_edges]"""
@@ -180,7 +189,7 @@ class Stations:
         """Gains of moving devices; those of the last time are kept."""
         motion = self.motion
         assert motion is not None
-        return lru_cache(maxsize=1)(lambda time_s: motion.gains(time_s, self._channel.large_scale))
+        return lru_cache(maxsize=1)(lambda time_s: motion.gains(time_s, self._link_gains))
 
     def _problem_on_links(
         self, round_index: int, time_s: float, device: Array, station: Array, band: Array
@@ -213,6 +222,10 @@ class Stations:
     def _channel(self) -> Channel:
         return self.context.method.channel
 
+    @property
+    def _link_gains(self) -> LinkGain:
+        return partial(link_gains, self._channel)
+
     @cached_property
     def _fading_has_slots(self) -> bool:
         return bool(self._channel.slots(self.context.shape))
@@ -230,18 +243,18 @@ class Stations:
     def _fading(self, view: FadingView, values: Values) -> Array:
         if self._fading_has_slots:
             return values[_FADING]
-        return self._channel.small_scale(view, {})[0]
+        return round_fading(self._channel, view, {})[0]
 
     def known_fading(self, round_index: int, values: Values, on_time: float | None, time_s: float = 0.0) -> Array:
         """Returns the fading that plans count on that are to hold with a probability; None: the mean.  [num_devices]"""
         view = replace(self._fading_view(round_index, time_s), on_time=on_time)
-        known = self._channel.known(view, values)
+        known = known_fading(self._channel, view, values)
         return self._fading(view, values) if known is None else known
 
     def cloud_rates_bps(self, round_index: int, values: Values, time_s: float = 0.0) -> Array:
         """Returns r_n of every device to the cloud, with the fading of its link to its station.  [num_devices]"""
         flat = self.network.flat()
-        gain = large_scale_gain(flat, self.radio, seed=self.seed, gain_of=self._channel.large_scale)
+        gain = large_scale_gain(flat, self.radio, seed=self.seed, gain_of=self._link_gains)
         fading = self._fading(self._fading_view(round_index, time_s), values)
         return link_rates_bps(self._channel, gain, fading, self.radio)
 
@@ -290,7 +303,7 @@ class Stations:
         return Interference(
             snr=snr(sent_gain(served.gain[device], self.radio) * fading(device), self.radio),
             heard=np.where(shared, snr(self._gains_at(time_s)[device], self.radio) * power[:, np.newaxis], 0.0),
-            rate_bps=partial(self._channel.rate_bps, radio=self.radio),
+            rate_bps=partial(rates_at_snr_bps, self._channel, radio=self.radio),
         )
 
     def _block_rates_bps(self, gain: Array, view: FadingView, device: Array, num_blocks: int) -> Array:

@@ -20,6 +20,7 @@ from airprune.studies.radio.plan_claims import PLAN_CLAIMS, Planned
 from airprune.studies.radio.promises import NOMINAL, ROBUST, promise_name
 from airprune.studies.radio.rungs import CORRELATION_OF_DB, FAIR, PAPERS, RUNGS, TUNED
 from airprune.studies.radio.study import ArmResult
+from airprune.studies.radio.training_claims import JUDGED, ONE_EDGE, TRAINING_CLAIMS, VARIANTS, ends_of
 from airprune.text import MISSING
 
 _TIME = "time_to_target_s"
@@ -34,6 +35,7 @@ def markdown(results: Sequence[ArmResult], plans: Mapping[str, Planned]) -> str:
         _table(("rung", "deadline", "mean ρ of the paper's plan", "excluded", "adds"), _rung_rows(results)),
         _table(("rung", *(one.short for one in FINDINGS)), _verdict_rows(results, target)),
         _table(("rung", *(one.name for one in PLAN_CLAIMS)), _plan_rows(plans)),
+        _table(("rung", *VARIANTS["paper"], *(one.name for one in TRAINING_CLAIMS)), _training_rows(results)),
         _table(("rung", *TUNED), _number_rows(results, target)),
         _table(
             ("error of the CSI", "plans", "on time", "excluded", "accuracy (%)", f"s to {target:.1%}", "seeds"),
@@ -89,6 +91,15 @@ def _plan_rows(plans: Mapping[str, Planned]) -> Iterator[Sequence[str]]:
     for name, found in plans.items():
         judgements = [one.judge(found) for one in PLAN_CLAIMS]
         yield (RUNGS[name].title, *(f"{one.verdict.sign} {one.reason}" for one in judgements))
+
+
+def _training_rows(results: Sequence[ArmResult]) -> Iterator[Sequence[str]]:
+    for name in JUDGED:
+        ends = ends_of(results, name)
+        if not ends[ONE_EDGE]:
+            continue
+        accuracies = (Estimate.of([100 * end for end in found.values()]).text(".1f") for found in ends.values())
+        yield (RUNGS[name].title, *accuracies, *(_verdict_text(one.judge(ends)) for one in TRAINING_CLAIMS))
 
 
 def _number_rows(results: Sequence[ArmResult], target: float) -> Iterator[Sequence[str]]:

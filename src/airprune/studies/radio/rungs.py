@@ -32,7 +32,7 @@ LEARNS_PLANS = ("adaptive-bits",)
 
 # csi_correlation at which the gain that a plan counts on is wrong by so many dB (root mean square), with Rayleigh
 # fading and one antenna. Without any knowledge it is 6.1 dB.
-CORRELATION_OF_DB: Mapping[int, float] = {1: 0.998, 3: 0.965, 6: 0.5}
+CORRELATION_OF_DB: Mapping[int, float] = {1: 0.998, 2: 0.988, 3: 0.965, 4: 0.916, 6: 0.5}
 
 _THERMAL = {"radio.noise": "thermal"}
 _MCS = {**_THERMAL, "radio.rate": "nr-mcs"}
@@ -52,6 +52,7 @@ class Rung:
       about: what it adds, in a sentence.
       settings: its changes of the paper's radio.
       pressed_as: the rung whose deadline it has; empty: its own.
+      stretch: times that deadline.
     """
 
     name: str
@@ -59,6 +60,7 @@ class Rung:
     about: str
     settings: Mapping[str, Any] = field(default_factory=dict)
     pressed_as: str = ""
+    stretch: float = 1.0
 
 
 RUNGS: Mapping[str, Rung] = {

@@ -26,6 +26,7 @@ from airprune.studies.radio.pressure import mean_ratio, pressed_deadline_s
 from airprune.studies.radio.promises import PROMISES
 from airprune.studies.radio.rungs import FAIR, LEARNS_PLANS, PAPERS, RUNGS, SCHEDULE, TUNED, Rung, scenario_on
 from airprune.studies.radio.timetable import Timetable, or_endless, timetable
+from airprune.studies.radio.training_claims import VARIANTS
 from airprune.tables import write_text_atomic
 
 PLANS, RESULTS = "plans.json", "radio.json"
@@ -111,7 +112,7 @@ class RadioStudy:
             pressed = pressed_deadline_s(RUNGS[name].settings, SCHEDULE.seeds, ratio)
             known[name] = paper if name == "paper" else pressed
             self.save_plans()
-        return float(known[name])
+        return round(float(known[name]) * rung.stretch, 8)
 
     def planned(self, rung: Rung) -> Planned:
         """Returns the plans of all edge rounds of a rung, in numbers."""
@@ -170,6 +171,8 @@ class RadioStudy:
                     yield from (Arm(rung=rung, method=one, seed=seed) for one in methods if one in self.methods)
         for seed in self.seeds:
             yield from (Arm(rung=rung, method=FAIR, seed=seed) for rung in PROMISES.values())
+        more = [rung for variants in VARIANTS.values() for rung in variants.values() if rung.name not in RUNGS]
+        yield from (Arm(rung=rung, method=PAPERS, seed=seed) for seed in self.seeds for rung in more)
 
     def missing(self) -> Iterator[LeagueRun]:
         """Yields the trainings that are missing, each once; an arm is planned only when it is its turn."""

@@ -11,13 +11,16 @@ the same fading. Its random numbers come from the streams of what it sees, addre
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from airprune.checks import FloatArray
+from airprune.checks import FloatArray, quantity
 from airprune.components.component import Array, Component, Values
+from airprune.errors import InvalidValue
 from airprune.randomness import rng_for
+from airprune.text import shown
 from airprune.wireless.channel import Links, Radio, sent_gain, snr
 
 
@@ -85,15 +88,52 @@ class Channel(Component):
         """Returns r_n, the rate over the whole bandwidth at this SNR, never falling with it."""
 
 
+def link_gains(channel: Channel, links: Links) -> FloatArray:
+    """Returns `large_scale` of these links, or raises InvalidValue if it is not one gain for each."""
+    return _one_each(channel, "large_scale", channel.large_scale(links), np.shape(links.distance_m))
+
+
+def round_fading(channel: Channel, view: FadingView, values: Values) -> tuple[FloatArray, Values]:
+    """Returns `small_scale` of this round, or raises InvalidValue if it is not one gain for each device, and slots."""
+    found = channel.small_scale(view, values)
+    if not isinstance(found, tuple) or len(found) != 2 or not isinstance(found[1], Mapping):
+        rule = "must return (the gain of each device, its slots)"
+        raise InvalidValue(_method(channel, "small_scale"), rule, shown(found), "Example: return gain, {}")
+    return _one_each(channel, "small_scale", found[0], (view.num_devices,)), found[1]
+
+
+def known_fading(channel: Channel, view: FadingView, values: Values) -> FloatArray | None:
+    """Returns `known` of this round, or raises InvalidValue if it is neither None nor one gain for each device."""
+    found = channel.known(view, values)
+    return None if found is None else _one_each(channel, "known", found, (view.num_devices,))
+
+
+def rates_at_snr_bps(channel: Channel, snr_ratio: FloatArray, radio: Radio) -> FloatArray:
+    """Returns `rate_bps` at these SNRs, or raises InvalidValue if it is not one rate for each."""
+    return _one_each(channel, "rate_bps", channel.rate_bps(snr_ratio, radio), np.shape(snr_ratio))
+
+
+def _one_each(channel: Channel, method: str, found: FloatArray, shape: tuple[int, ...]) -> FloatArray:
+    array = quantity(_method(channel, method), found, at_least=0.0)
+    if array.shape != shape:
+        rule, got = f"must return an array of shape {shape}", f"one of shape {array.shape}"
+        raise InvalidValue(_method(channel, method), rule, got)
+    return array
+
+
+def _method(channel: Channel, name: str) -> str:
+    return f"Channel {channel.name!r}, {name}"
+
+
 def block_gains(channel: Channel, view: FadingView, num_blocks: int, values: Values | None = None) -> FloatArray:
     """The fading of every device in every block of the bandwidth, independent of each other.
 
     [num_devices, num_blocks]; the first blocks do not depend on how many follow.
     """
     blocks = (replace(view, block=block) for block in range(1, num_blocks + 1))
-    return np.stack([channel.small_scale(block, values or {})[0] for block in blocks], axis=1)
+    return np.stack([round_fading(channel, block, values or {})[0] for block in blocks], axis=1)
 
 
 def link_rates_bps(channel: Channel, gain: FloatArray, fading: FloatArray | float, radio: Radio) -> FloatArray:
     """r_n of links with these large-scale gains and this fading, at the power that devices send with."""
-    return channel.rate_bps(snr(sent_gain(gain, radio) * fading, radio), radio)
+    return rates_at_snr_bps(channel, snr(sent_gain(gain, radio) * fading, radio), radio)
