@@ -10,9 +10,10 @@ The median of two is the shorter one. An update that is shorter than the model i
 beside others: it cannot end the learning of others, and telling poison from unusual data is the matter of
 `aggregation.rollback` and of robust aggregations. Where one of these is chosen, it decides.
 
-Some objectives have devices report gradients beside their updates, which all devices follow later (`Objective.gradients`).
-Of a report r the same rule holds for the way that it would move the model in a round, η ‖a‖₁ ‖r‖, with η the learning
-rate and ‖a‖₁ the gradients in an update. No aggregation sees reports, so the rule holds whatever the scenario says.
+Some objectives have devices report gradients beside their updates, which all devices follow later, see
+`Objective.gradients`. Of a report r the same rule holds for the way that it would move the model in a round,
+η ‖a‖₁ ‖r‖, with η the learning rate and ‖a‖₁ the gradients in an update. No aggregation sees reports, so the rule holds
+whatever the scenario says.
 """
 
 from __future__ import annotations
