@@ -12,6 +12,8 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, S
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
+
 from airprune.deployment.bounds import most_samples
 from airprune.deployment.checks import MAX_WORDS, trouble_in_upload
 from airprune.deployment.digests import Bytes
@@ -21,6 +23,7 @@ from airprune.deployment.edge_sums import OrderedRound, closed_round, no_sums, o
 from airprune.deployment.explosions import (
     REPORT,
     UpdateLength,
+    bad_buffers,
     exploding,
     is_left_to_scenario,
     length_of_report,
@@ -58,6 +61,7 @@ from airprune.rounds.sums import EdgeResult
 from airprune.rounds.wire import broadcast_to_bytes
 from airprune.text import plain
 
+Array = np.ndarray
 _log = logging.getLogger("airprune")
 # An upload of which nothing has come for so long is not waited for.
 _STALLED_S = 0.5
@@ -74,7 +78,7 @@ class OngoingRound:
     Attributes:
       body: what its devices are sent.
       uploads: of those that may count, their bytes; decoded: the same as they are added up, while that takes little.
-      lengths: of their updates; of hidden ones they are not known.
+      lengths: of their updates; buffers: what they hold beside trained weights; of hidden ones neither is known.
       reported: lengths of the gradients that they report beside, if they do; samples: how many they say they have.
       session: of the secure sum that hides them.
     """
@@ -85,6 +89,7 @@ class OngoingRound:
     uploads: dict[int, Bytes] = field(default_factory=dict)
     decoded: dict[int, Upload] = field(default_factory=dict)
     lengths: dict[int, UpdateLength] = field(default_factory=dict)
+    buffers: dict[int, Array] = field(default_factory=dict)
     reported: dict[int, UpdateLength] = field(default_factory=dict)
     samples: dict[int, int] = field(default_factory=dict)
     session: SecureSession | None = None
@@ -106,6 +111,7 @@ class OngoingRound:
             self.uploads[device] = payload
             model, shape = ordered.broadcast.model, ordered.work.shape
             if self.session is None:
+                self.buffers[device] = upload.state[shape.num_parameters :].copy()
                 self.lengths[device] = length_of_upload(upload, model, shape, max(steps or 1, 1))
             gradients = ordered.work.method.objective.gradients
             if (length := length_of_report(upload.report, gradients, model, shape)) is not None:
@@ -122,6 +128,7 @@ class OngoingRound:
         reports = {device: length.scaled(moves) for device, length in self.reported.items() if device in ok}
         reasons = exploding(reports, REPORT)
         if not is_left_to_scenario(work.scenario, work.method.edge):
+            reasons |= bad_buffers({device: own for device, own in self.buffers.items() if device in ok}, work.shape)
             reasons |= exploding({device: length for device, length in self.lengths.items() if device in ok})
         self.machine, close = with_discounted(self.machine, close, OutcomeKind.REFUSED, reasons)
         return close, reasons

@@ -100,6 +100,28 @@ def moves_in_round(train: TrainSection, learning_rate: float, num_samples: Itera
     return learning_rate * float(gradients_in_update(train.optimizer, train.momentum, np.array([max(steps, 1.0)]))[0])
 
 
+def bad_buffers(buffers: Mapping[Child, Array], shape: ModelShape) -> dict[Child, str]:
+    """Returns why what models hold beside trained weights would spoil an average, by child.
+
+    That is means and variances of layers such as batch normalisation: none may be more than ten times as large as the
+    largest of the median child, or than 1, and variances must not be negative.
+
+    Args:
+      buffers: what comes after the trained weights.  [num_state − num_parameters]
+    """
+    start, found = shape.num_parameters, dict[Child, str]()
+    for tensor in (one for one in shape.tensors if one.start >= start and buffers):
+        entries = {child: own[tensor.start - start : tensor.stop - start] for child, own in buffers.items()}
+        largest = {child: float(np.abs(own).max(initial=0.0)) for child, own in entries.items()}
+        most = MOST_TIMES_MEDIAN * max(typical_length(np.array(list(largest.values()))), 1.0)
+        for child, own in entries.items():
+            if largest[child] > most and len(buffers) > 1:
+                found[child] = f"{tensor.name} must be at most {most:.3g} in this round, got {largest[child]:.3g}."
+            elif tensor.name.endswith("running_var") and own.min(initial=0.0) < 0.0:
+                found[child] = f"{tensor.name} must not be negative, got {own.min():.3g}."
+    return found
+
+
 def trained_weights(shape: ModelShape) -> Array:
     """True for weights, False for counters and running variances, which have no typical length.  [num_state]"""
     return np.arange(shape.num_state) < shape.num_parameters

@@ -32,6 +32,7 @@ from airprune.deployment.cloud_inputs import InputMaker, plan_trouble
 from airprune.deployment.estimates import PROBE_EVERY_ROUNDS, Estimates
 from airprune.deployment.explosions import (
     REPORT,
+    bad_buffers,
     exploding,
     is_left_to_scenario,
     length_of,
@@ -411,11 +412,9 @@ class Deployed(Environment):
         }
         reasons = exploding(reported, REPORT)
         if not is_left_to_scenario(experiment.scenario, experiment.method.cloud):
-            lengths = {
-                edge: length_of(arrays.station.model, state.global_state, trained_weights(shape))
-                for edge, arrays in known.items()
-                if arrays.station is not None
-            }
+            models = {edge: arrays.station.model for edge, arrays in known.items() if arrays.station is not None}
+            lengths = {e: length_of(own, state.global_state, trained_weights(shape)) for e, own in models.items()}
+            reasons |= bad_buffers({e: own[shape.num_parameters :] for e, own in models.items()}, shape)
             reasons |= exploding(lengths)
         return reasons
 
