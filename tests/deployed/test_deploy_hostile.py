@@ -144,6 +144,7 @@ def test_an_upload_with_1e30_costs_only_itself_and_a_replay_has_the_deployments_
         found = fates(lab)
         assert [found[name] for name in ("d0", "d2", "d3", "d5")] == [["ok"] * 4] * 4, "honest work counts"
         assert found["d1"] == found["d4"] == ["refused"] * 3
+        assert "Upload of d1 refused: Its update must be at most as long as the model" in caplog.text
         for name in liars:
             assert f"{name} is set aside for this run" in caplog.text
         assert all(np.isfinite(record["test_loss"]) for record in records if record["kind"] == "global")

@@ -40,7 +40,9 @@ def resealed(data: bytes) -> bytes:
 
 
 def with_last_value(data: bytes, value: float) -> bytes:
-    return resealed(data[:-4] + np.float32(value).tobytes())
+    """An upload whose last weight is another, in as many bits as its header says."""
+    size = data[5] // 8
+    return resealed(data[:-size] + np.array(value, dtype=f"<f{size}").tobytes())
 
 
 def with_statistic(data: bytes, place: int, form: str, value: float) -> bytes:
