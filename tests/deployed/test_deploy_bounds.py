@@ -9,12 +9,22 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from airprune.deployment import strikes
 from airprune.deployment.bounds import most_loss, most_samples, within_class
 from airprune.deployment.checks import trouble_in_measured, trouble_in_presence
+from airprune.deployment.cloud_inputs import with_plan
 from airprune.deployment.edge_state import EdgeState
-from airprune.deployment.explosions import UpdateLength, exploding, length_of_upload
+from airprune.deployment.explosions import (
+    REPORT,
+    UpdateLength,
+    bad_buffers,
+    exploding,
+    length_of_report,
+    length_of_upload,
+    moves_in_round,
+)
 from airprune.deployment.fleet.logs import JsonLines, PlainLines
 from airprune.deployment.ledger import DeviceLedger
 from airprune.deployment.protocol import airprune_pb2 as pb
@@ -31,6 +41,7 @@ from airprune.deployment.round_machine import (
 from airprune.deployment.run_definition import RunDefinition
 from airprune.deployment.strikes import OncePerMinute, Strikes
 from airprune.errors import WorkFailed
+from airprune.models.catalogue import FlatModel
 from airprune.rounds.messages import Upload
 from airprune.text import plain
 from support.hostile import ESCAPES, SPEEDS
@@ -83,6 +94,60 @@ def test_the_third_strike_sets_a_member_aside_until_the_run_has_ended():
     assert not found.add("d2", "It lies.")
     found.clear()
     assert not found.aside and not found.add("d3", "It lies.")
+
+
+def test_what_devices_report_to_be_followed_is_held_to_the_length_of_updates():
+    """SCAFFOLD's control variates enter all devices' steps: one of 1e30 would end the training of all."""
+    work = RunDefinition(
+        scenario=tiny_scenario(**{"objective.name": "scaffold"}),
+        input_shape=(8,),
+        num_classes=4,
+        num_devices=6,
+        num_edges=2,
+    )
+    shape, gradients = work.shape, work.method.objective.gradients
+    model = np.full(shape.num_state, 0.1)
+    moves = moves_in_round(work.scenario.train, 0.05, [32, 32, 2**31])  # two epochs of two steps
+    assert moves == pytest.approx(0.05 * 4, rel=1e-15)  # no momentum
+
+    def refused(*entries: float) -> list[int]:
+        reports = {n: {gradients[0]: np.full(shape.num_parameters, entry)} for n, entry in enumerate(entries)}
+        lengths = {n: length_of_report(report, gradients, model, shape) for n, report in reports.items()}
+        return sorted(exploding({n: length.scaled(moves) for n, length in lengths.items()}, REPORT))
+
+    assert refused(0.01, 0.01, 1e29, 0.01) == [2]
+    assert refused(0.01, 0.01, 0.51) == [2]  # as long as the model when it is followed for a round: 0.5
+    assert refused(0.01, 0.01, 0.49) == [] and refused(0.4, 0.4, 3.9) == []
+    assert length_of_report({}, gradients, model, shape) is None
+    assert length_of_report({gradients[0]: model}, (), model, shape) is None
+
+
+def test_means_and_variances_of_a_normalisation_are_compared_with_those_of_others():
+    """A negative variance would make every later loss NaN, and honest devices fail."""
+    module = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(8, 6), torch.nn.BatchNorm1d(6))
+    shape = FlatModel(module).shape
+    honest = np.concatenate([np.full(6, -0.5), np.full(6, 2.0)])  # means, variances
+    negative, huge = honest.copy(), honest.copy()
+    negative[-1], huge[0] = -1e-3, 1e30
+    assert bad_buffers({0: honest, 1: honest, 2: 9 * honest}, shape) == {}
+    found = bad_buffers({0: honest, 1: negative, 2: huge}, shape)
+    assert sorted(found) == [1, 2]
+    assert "running_var must not be negative" in found[1] and "running_mean must be at most 10" in found[2]
+    assert sorted(bad_buffers({5: negative}, shape)) == [5] and bad_buffers({5: huge}, shape) == {}
+    assert bad_buffers({}, shape) == {}
+
+
+def test_one_device_without_a_plan_among_many_costs_few_plans():
+    present = {n: (0, pb.Presence.Device(device=n)) for n in range(256)}
+    tried = []
+
+    def has_plan(devices) -> bool:
+        tried.append(len(devices))
+        return not {7, 200} & {*devices}
+
+    assert sorted(with_plan({}, present, has_plan)) == [n for n in range(256) if n not in (7, 200)]
+    assert len(tried) <= 2 * 2 * 8 + 1  # both halves at each of eight depths, for two devices
+    assert with_plan({}, present, lambda devices: not devices) == {}
 
 
 @pytest.mark.parametrize(
@@ -155,8 +220,8 @@ def test_a_sentence_that_repeats_is_logged_once_a_minute_with_the_number_of_repe
     monkeypatch.setattr(strikes.time, "monotonic", lambda: now_s[0])
     for second in range(100):
         now_s[0] = float(second)
-        said.info("Refused %s: %s", "d3", ESCAPES)
-        said.info("Refused %s: %s", "d4", str(second))
+        said.info("Refused %s: %s", "d3", ESCAPES, of="d3")
+        said.info("Refused %s: %s", "d4", str(second), of="d4")
     of_d3 = [record.getMessage() for record in caplog.records if "d3" in record.getMessage()]
     assert len(of_d3) == 2 and of_d3[1].endswith(" (59 times more in the minute before)")
     assert of_d3[0].isprintable()

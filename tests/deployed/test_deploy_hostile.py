@@ -26,7 +26,7 @@ from airprune.deployment.remote import CloudSettings
 from airprune.deployment.transport import Limits
 from airprune.runs.layout import RunFolder
 from airprune.runs.measured import read_inputs, read_measured
-from support.hostile import DEVICE_LIES, EDGE_LIES, HostileDevice, HostileEdge, SilentEdge
+from support.hostile import DEVICE_LIES, EDGE_LIES, HostileDevice, HostileEdge, Lie, SilentEdge, resealed
 from support.lab import Lab
 from support.web_runs import tiny
 
@@ -64,6 +64,14 @@ def lab_with(folder: Path, liars: dict[str, Any], **options: Any) -> Iterator[La
         yield lab
     finally:
         lab.close()
+
+
+class Custom(HostileDevice):
+    """With a lie of its own."""
+
+    def __init__(self, *arguments: Any, made: Lie) -> None:
+        super().__init__(*arguments, lie="silent", seed=0)
+        self.lie = made
 
 
 def device(lie: str, seed: int = 0) -> Any:
@@ -136,6 +144,7 @@ def test_an_upload_with_1e30_costs_only_itself_and_a_replay_has_the_deployments_
         found = fates(lab)
         assert [found[name] for name in ("d0", "d2", "d3", "d5")] == [["ok"] * 4] * 4, "honest work counts"
         assert found["d1"] == found["d4"] == ["refused"] * 3
+        assert "Upload of d1 refused: Its update must be at most as long as the model" in caplog.text
         for name in liars:
             assert f"{name} is set aside for this run" in caplog.text
         assert all(np.isfinite(record["test_loss"]) for record in records if record["kind"] == "global")
@@ -143,11 +152,54 @@ def test_an_upload_with_1e30_costs_only_itself_and_a_replay_has_the_deployments_
         assert_replays(lab, tmp_path / "again")
 
 
-def test_an_edge_cannot_claim_anothers_device_and_one_without_a_feasible_device_sits_out(tmp_path, caplog):
+def test_reports_that_all_devices_would_follow_cost_only_their_own_devices(tmp_path, caplog):
+    """Of SCAFFOLD, after the update: overflowing in their sum, or finite and far too long."""
+    caplog.set_level(logging.INFO, "airprune")
+
+    def ending_in(value: float) -> Lie:
+        return Lie(upload=lambda rng, message, data: resealed(data[:-4_000] + np.full(500, value).tobytes()))
+
+    def kind(value: float) -> Any:
+        return partial(Custom, made=ending_in(value))
+
+    liars = {"d1": kind(1.7e308), "d4": kind(1e5)}
+    with lab_with(tmp_path, liars, devices_per_edge=3) as lab:
+        records = play(lab, rounds__global_rounds=4, plan__deadline_s=6.0, objective__name="scaffold")
+        found = fates(lab)
+        assert [found[name] for name in ("d0", "d2", "d3", "d5")] == [["ok"] * 4] * 4, "honest work counts"
+        assert found["d1"] == found["d4"] == ["refused"] * 3
+        assert "Upload.report must be finite and at most 1e+30" in caplog.text
+        assert "What it reports beside its update, followed for a round, must be at most as long as" in caplog.text
+        assert records[-1]["test_loss"] < records[1]["test_loss"], "it learns"
+        assert_replays(lab, tmp_path / "again")
+
+
+def test_an_edge_whose_report_all_devices_would_follow_is_refused(tmp_path, caplog):
+    caplog.set_level(logging.INFO, "airprune")
+
+    class Following(HostileEdge):
+        def __init__(self, *arguments: Any) -> None:
+            super().__init__(*arguments, lie="took", seed=0)
+            self.change = lambda edge, report, payload: edge.longer(payload)
+
+        def longer(self, payload: bytes) -> bytes:
+            arrays = self.arrays_of(payload)
+            return replace(arrays, reports={name: 1e29 + array for name, array in arrays.reports.items()}).to_bytes()
+
+    with lab_with(tmp_path, {"e1": Following}) as lab:
+        records = play(lab, rounds__global_rounds=2, plan__deadline_s=6.0, objective__name="scaffold")
+        assert "Refused e1: What it reports beside its update" in caplog.text
+        assert records[-1]["test_loss"] < records[1]["test_loss"], "it learns"
+        assert fates(lab)["d0"] == ["ok"] * 2
+
+
+@pytest.mark.parametrize("infeasible", ["drop", pytest.param("fail", marks=pytest.mark.slow)])
+def test_an_edge_cannot_claim_anothers_device_and_one_without_a_feasible_device_sits_out(tmp_path, caplog, infeasible):
+    """That a member is too slow ends no run, whatever the scenario says of plans."""
     caplog.set_level(logging.INFO, "airprune")
     slow = {f"d{n}": device("slow", n) for n in (4, 5, 6, 7)}  # half of all: no majority says that they are not
     with lab_with(tmp_path, {"e1": edge("another's device"), **slow}, num_edges=4) as lab:
-        play(lab)
+        play(lab, plan__infeasible=infeasible)
         found = fates(lab)
         assert found == dict.fromkeys(("d0", "d1", "d2", "d3"), ["ok"] * 2)
         assert all(row.served_by == "e0" for row in read_measured(RunFolder(lab.out)) if row.name == "d0")
@@ -263,9 +315,9 @@ def assert_contained(folder: Path, caplog: Any, *, seed: int, silent: bool) -> i
             assert not breaks_rule or is_named(name, lab, caplog.text), (name, lie, caplog.text)
         for name in at_honest_edges:
             assert not is_named(name, lab, caplog.text), (name, lies)
-    messages = [record.getMessage() for record in caplog.records if record.name == "airprune"]
-    assert all(message.replace("\n", "").isprintable() for message in messages), lies
-    assert "Traceback" not in caplog.text, caplog.text
+    records = [record for record in caplog.records if record.name == "airprune"]
+    assert all(record.getMessage().replace("\n", "").isprintable() for record in records), lies
+    assert not [record for record in records if record.exc_info or "Traceback" in record.getMessage()], caplog.text
     return len(lies)
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 import math
+import threading
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -15,7 +17,7 @@ from airprune.deployment import strikes
 from airprune.deployment.device import Device
 from airprune.deployment.edge import Edge
 from airprune.deployment.edge_sums import OrderedRound
-from airprune.deployment.identity import renew
+from airprune.deployment.identity import renew, revoke
 from airprune.deployment.packing import ReportArrays
 from airprune.deployment.protocol import airprune_pb2 as pb
 from airprune.deployment.round_machine import RoundKey
@@ -25,7 +27,7 @@ from airprune.rounds.messages import Broadcast
 from airprune.runs.layout import RunFolder
 from airprune.runs.measured import read_measured
 from support.hostile import resealed, with_last_value
-from support.lab import lab_in
+from support.lab import PATIENT, lab_in
 from support.processes import wait_for
 from support.tiny import tiny_scenario
 
@@ -50,6 +52,34 @@ def test_a_revoked_device_is_cut_off_the_run_goes_on_and_a_renewed_kit_is_let_in
             return lab.last_fates() == dict.fromkeys(lab.devices, "ok")
 
         wait_for(is_back, "d3 should take part again", 30)
+
+
+def test_a_device_that_is_revoked_in_the_middle_of_a_round_is_out_of_it_at_once(tmp_path):
+    ordered = threading.Event()
+
+    class Endless(Device):
+        async def _follow(self, link, packet):
+            if packet.message.global_round == 0:
+                return await super()._follow(link, packet)
+            ordered.set()
+
+    def revoke_when_ordered() -> None:
+        if ordered.wait(60.0):
+            revoke(lab.kits, "d3")
+
+    with lab_in(tmp_path, 9340, num_rounds=2, liars={"d3": Endless}) as lab:
+        lab.play()
+        assert lab.last_fates()["d3"] == "ok"
+        revoking = threading.Thread(target=revoke_when_ordered)
+        revoking.start()
+        start_s = time.monotonic()
+        lab.play()
+        took_s = time.monotonic() - start_s
+        revoking.join()
+        assert lab.last_fates() == {"d0": "ok", "d1": "ok", "d2": "ok", "d3": "dropped"}
+        reason = next(row.reason for row in reversed(read_measured(RunFolder(lab.out))) if row.name == "d3")
+        assert "was revoked" in str(reason)
+        assert took_s < PATIENT.grace_s, "nobody waits for its deadline"
 
 
 # Each lie changes an honest upload; resealed, it has the right digest.

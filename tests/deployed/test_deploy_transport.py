@@ -10,6 +10,7 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
+import grpc
 import pytest
 
 from airprune.deployment.digests import digest_of
@@ -299,6 +300,28 @@ def test_a_payload_goes_with_its_message_if_it_would_be_one_chunk_unless_it_is_t
                 assert (packet.first_s == packet.last_s) == is_at_once
 
     run(work())
+
+
+def test_compressed_frames_are_refused_before_they_grow():
+    """A few bytes of gzip could become any number."""
+
+    async def scenario() -> str:
+        heard = []
+
+        async def listen(link: Link) -> None:
+            heard.append(await link.receive())
+
+        async with Server("127.0.0.1:0", credentials=None, on_link=listen) as server:
+            packed = grpc.aio.insecure_channel(f"127.0.0.1:{server.port}", compression=grpc.Compression.Gzip)
+            async with packed as channel:
+                call = channel.stream_stream("/airprune.v1.Airprune/Link")()
+                with pytest.raises(grpc.aio.AioRpcError) as refused:
+                    await call.write(pb.Frame(hello=pb.Hello(version="0" * 400_000)).SerializeToString())
+                    await asyncio.wait_for(call.read(), 20)
+        assert not heard
+        return str(refused.value.details())
+
+    assert "is disabled" in asyncio.run(scenario())
 
 
 def test_a_connection_that_says_nothing_at_all_is_closed():

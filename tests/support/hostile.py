@@ -40,7 +40,9 @@ def resealed(data: bytes) -> bytes:
 
 
 def with_last_value(data: bytes, value: float) -> bytes:
-    return resealed(data[:-4] + np.float32(value).tobytes())
+    """An upload whose last weight is another, in as many bits as its header says."""
+    size = data[5] // 8
+    return resealed(data[:-size] + np.array(value, dtype=f"<f{size}").tobytes())
 
 
 def with_statistic(data: bytes, place: int, form: str, value: float) -> bytes:
@@ -119,6 +121,21 @@ async def _other_names(device: HostileDevice, link: Link, upload: pb.Upload, dat
     await link.send(pb.ModelRequest(digest=ESCAPES))
 
 
+async def _impossible_model(device: HostileDevice, link: Link, upload: pb.Upload, data: bytes) -> None:
+    await link.send(pb.ModelHeld(version=_pick(device.rng, COUNTS)))
+
+
+async def _other_words(device: HostileDevice, link: Link, upload: pb.Upload, data: bytes) -> None:
+    for number in range(200):
+        await link.send(pb.Measured(run=upload.run, trouble=f"{number} {ESCAPES}"))
+
+
+async def _requests(device: HostileDevice, link: Link, upload: pb.Upload, data: bytes) -> None:
+    for _ in range(200):
+        await link.send(pb.CertificateRequest(request=os.urandom(9)))
+        await link.send(pb.ModelRequest(digest="0" * 64))
+
+
 async def _other_role(device: HostileDevice, link: Link, upload: pb.Upload, data: bytes) -> None:
     kinds = (pb.EdgeReport(run=upload.run), pb.Presence(run=upload.run), pb.Welcome(), pb.Goodbye(reason=ESCAPES))
     await link.send(_pick(device.rng, kinds))
@@ -153,6 +170,10 @@ DEVICE_LIES: dict[str, Lie] = {
     "words": Lie(beside=_flood_of_words, is_named=False),
     "replays": Lie(beside=_replays, is_named=False),
     "other names": Lie(beside=_other_names, is_named=False),
+    "other words": Lie(beside=_other_words),
+    "requests": Lie(beside=_requests, is_named=False),
+    "impossible model": Lie(beside=_impossible_model),
+    "most samples": Lie(measure=_set("num_samples", (2**31, 10**6)), is_named=False),
     "other role": Lie(beside=_other_role),
     "bad frame": Lie(beside=_bad_frame),
 }

@@ -11,7 +11,8 @@ from airprune.scenario.sections import TrainSection
 
 # Of training the whole model; devices that are faster say the least.
 LEAST_SECONDS_PER_SAMPLE, MOST_SECONDS_PER_SAMPLE = 1e-6, 1e4
-# Between a device's seconds per sample and the median of its class, either way.
+# Between a device's seconds per sample and the median of its class, either way; and its samples and the median of all,
+# of which planners keep arrays as long as the local steps of the device with most of them.
 MOST_TIMES_MEDIAN = 100.0
 # Devices of a class, or of all, before there is a median to compare with.
 _LEAST_IN_CLASS = 3
@@ -35,6 +36,15 @@ def most_loss(scenario: Scenario, num_classes: int) -> float:
 def most_samples(train: TrainSection, num_samples: int, local_steps: int | None) -> int:
     """Returns the samples that a device with so many can have trained on in a round, each once per epoch."""
     return max(num_samples * train.local_epochs, (local_steps or 0) * train.batch_size)
+
+
+def believed_samples(num_samples: Mapping[int, int]) -> dict[int, int]:
+    """Returns the number of samples that a run takes of the devices with over a hundred times the median."""
+    if not num_samples:
+        return {}
+    median = sorted(num_samples.values())[(len(num_samples) - 1) // 2]
+    most = int(MOST_TIMES_MEDIAN) * max(median, 1)
+    return {device: most for device, count in num_samples.items() if count > most}
 
 
 def most_rate_bps(bandwidth_hz: float) -> float:

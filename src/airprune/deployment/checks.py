@@ -30,8 +30,12 @@ Array = np.ndarray
 MAX_SAMPLES = 2**31
 # Of the trained parts that a device reports times of.
 MAX_PARTS = 64
+# Of delivered models.
+MAX_VERSION = 2**31
 # Of words that a device chooses, so that all of an edge's fit into one message.
 MAX_WORDS = 300
+# Of a kernel or a machine.
+MAX_NAME = 64
 # Of sentences about others that a node keeps.
 MAX_TROUBLES = 64
 _DIGEST = re.compile(r"[0-9a-f]{32}")
@@ -72,6 +76,12 @@ def trouble_in_presence(presence: pb.Presence, num_devices: int) -> str:
     return ""
 
 
+def trouble_in_held(held: pb.ModelHeld) -> str:
+    """Returns why a node cannot hold the model that it reports; empty if it can."""
+    most = MAX_VERSION
+    return "" if held.version <= most else f"ModelHeld.version must be at most {most:,}, got {held.version:,}."
+
+
 def _trouble_in_link(said: pb.Presence.Device) -> str:
     if not math.isnan(said.uplink_bps) and not 0.0 <= said.uplink_bps <= MOST_LINK_BPS:  # NaN: not measured
         return f"uplink_bps must be between 0 and {MOST_LINK_BPS:g}, got {said.uplink_bps:g}."
@@ -81,6 +91,25 @@ def _trouble_in_link(said: pb.Presence.Device) -> str:
 def trouble_in_upload(upload: pb.Upload) -> str:
     """Returns what is wrong with the fields beside the update itself; empty if nothing is."""
     return _trouble_in_time("compute_s", upload.compute_s)
+
+
+def check_orders(orders: pb.Orders, work: RunDefinition, num_samples: int) -> None:
+    """Raises WorkFailed if orders cannot be those of a run, e.g. have a device train for days: edges may lie, too."""
+    train = work.scenario.train
+    epochs = getattr(work.method.scheme, "most_epochs", None) or 0
+    most = max(int(train.steps(num_samples)), epochs * -(-num_samples // train.batch_size))
+    rules = {
+        "local_steps": (orders.local_steps <= most, f"at most {most:,}", f"{orders.local_steps:,}"),
+        "learning_rate": (
+            math.isfinite(orders.learning_rate) and orders.learning_rate >= 0.0,
+            "finite and not negative",
+            f"{orders.learning_rate:g}",
+        ),
+        "keep": (orders.keep <= work.shape.num_state, f"at most {work.shape.num_state:,}", f"{orders.keep:,}"),
+    }
+    for name, (fits, rule, got) in rules.items():
+        if not fits:
+            raise WorkFailed(f"Orders.{name} must be {rule} in this run, got {got}.")
 
 
 def checked_report(
@@ -147,9 +176,9 @@ def _check_sums(arrays: ReportArrays, counted: list[int], work: RunDefinition) -
         shapes = {name_in_sums(name, n): shape for name, (_, shape) in work.reports.items() for n in counted}
     for name, array in arrays.reports.items():
         fits = shapes is None or shapes.get(name) == array.shape
-        _must(
-            "reports", fits and _is_finite(array), "as the method declares, and finite", f"{shown(name)} {array.shape}"
-        )
+        fits &= array.dtype.kind != "f" or bool(np.all(np.abs(array) <= MOST_STATISTIC * max(len(counted), 1)))
+        rule = f"as the method declares, finite and at most {MOST_STATISTIC:g} per device"
+        _must("reports", fits and _is_finite(array), rule, f"{shown(name)} {array.shape}")
 
 
 def _check_statistics(

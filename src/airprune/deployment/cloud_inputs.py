@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
@@ -56,15 +56,10 @@ class InputMaker:
 
         if not self._measures or not (trouble := trouble_of(present)):
             return made(present)
-        edges = [
-            {d: f for d, f in present.items() if f[0] == edge} for edge in sorted({f[0] for f in present.values()})
-        ]
-        kept: dict[int, tuple[int, pb.Presence.Device]] = {}
-        for group in edges:
-            parts = [{device: found} for device, found in group.items()] if trouble_of(group) else [group]
-            for part in parts:
-                if not trouble_of({**kept, **part}):
-                    kept |= part
+        kept: Present = {}
+        for edge in sorted({number for number, _ in present.values()}):
+            group = {device: found for device, found in present.items() if found[0] == edge}
+            kept = with_plan(kept, group, lambda devices: not trouble_of(devices))
         if not kept:
             raise WorkFailed(f"No device has a plan for this round, with what is measured: {trouble}")
         excluded = ", ".join(self._names[device] for device in sorted({*present} - {*kept}))
@@ -139,6 +134,18 @@ class InputMaker:
                 f"take {most_bps:.3g} bit/s."
             )
         return np.minimum(rates_bps, most_bps)
+
+
+def with_plan(kept: Present, group: Present, has_plan: Callable[[Present], bool]) -> Present:
+    """Returns `kept` and what of a group can be added, found by halving: one of many devices costs few plans."""
+    if has_plan(both := {**kept, **group}):
+        return both
+    if len(group) <= 1:
+        return kept
+    devices, half = list(group.items()), len(group) // 2
+    for part in (devices[:half], devices[half:]):
+        kept = with_plan(kept, dict(part), has_plan)
+    return kept
 
 
 def plan_trouble(experiment: Experiment, state: RunState, candidates: Candidates, inputs: PlannedInputs) -> str:

@@ -22,7 +22,7 @@ from pathlib import Path
 
 from google.protobuf.message import Message
 
-from airprune.deployment.checks import MAX_WORDS
+from airprune.deployment.checks import MAX_WORDS, check_orders
 from airprune.deployment.delivery.fetching import Fetching
 from airprune.deployment.delivery.shelf import Shelf
 from airprune.deployment.digests import digest_of
@@ -126,7 +126,7 @@ class Device:
                 last = log_if_new(str(refusal), last)
                 await asyncio.sleep(RETRY_S)
             except LinkLost as lost:
-                _log.info("%s", lost)
+                self._said.info("%s", str(lost), of=self.home.name)
                 self._unreachable_since_s = time.monotonic()
             finally:
                 await link.close()
@@ -221,7 +221,7 @@ class Device:
                 case pb.Receipt():
                     if packet.message.verdict != "counted":
                         verdict, reason = packet.message.verdict, packet.message.reason
-                        self._said.info("Upload %s: %s", verdict[:MAX_WORDS], reason[:MAX_WORDS])
+                        self._said.info("Upload %s: %s", verdict[:MAX_WORDS], reason[:MAX_WORDS], of=link.name)
                 case pb.Probe() if trainer is not None:
                     await self._measure(link, trainer, min(packet.message.bytes, PROBE_BYTES))
                 case pb.Redial():
@@ -249,7 +249,7 @@ class Device:
         try:
             answer = await asyncio.to_thread(sums.answer, request, bytes(packet.payload))
         except WorkFailed as error:
-            self._said.info("%s", str(error))
+            self._said.info("%s", str(error), of=link.name)
             trouble = pb.SecureStep(session=request.session, step=request.step, trouble=str(error)[:MAX_WORDS])
             if isinstance(error, FalseShare):
                 trouble.accused = error.sender
@@ -278,7 +278,7 @@ class Device:
             if parent.name == edge:
                 self.home = parent
                 return
-        self._said.info("Sent to %s, whose address is not known; stays.", edge[:MAX_WORDS])
+        self._said.info("Sent to %s, whose address is not known; stays.", edge[:MAX_WORDS], of=self.home.name)
 
     def _take_parents(self, parents: Sequence[pb.Parent]) -> None:
         """Keeps the edges that it may dial, home first, where a restart finds them; addresses of the kit hold."""
@@ -376,6 +376,7 @@ class Device:
     def _train(
         self, trainer: Trainer, ledger: DeviceLedger, key: RoundKey, asked: str, orders: pb.Orders, body: bytes
     ) -> Result:
+        check_orders(orders, trainer.work, trainer.num_samples)
         memory = ledger.memory_after(orders.last_counted)
         if memory is None:
             _log.warning(

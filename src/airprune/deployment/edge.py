@@ -182,6 +182,7 @@ class Edge:
             renewing.cancel()
 
     async def _listen(self, link: Link) -> str:
+        """Does what the cloud says; what goes on to devices goes beside, since one of them may not read."""
         while True:
             packet = await link.receive()
             match packet.message:
@@ -193,17 +194,17 @@ class Edge:
                 case pb.Denied():
                     await self.devices.deny(packet.message.serials)
                 case pb.Redial():
-                    await self.devices.send(packet.message.device, packet.message)
+                    self._start(self.devices.send(packet.message.device, packet.message))
                 case pb.ModelOffer():
                     self._offer = packet.message
                     if await self.fetching.take_offer(link, packet.message):
-                        await self.devices.offer_model(packet.message)
+                        self._start(self.devices.offer_model(packet.message))
                 case pb.ModelFile():
                     if await self.fetching.take_file(link, packet) and self._offer is not None:
-                        await self.devices.offer_model(self._offer)
+                        self._start(self.devices.offer_model(self._offer))
                 case pb.Certificate():
                     if packet.message.name:
-                        await self.devices.send_to(packet.message.name, packet.message)
+                        self._start(self.devices.send_to(packet.message.name, packet.message))
                     else:
                         self._has_renewed |= take_certificate(self.renewal, packet.message)
                 case pb.Goodbye():

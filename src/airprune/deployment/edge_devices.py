@@ -16,7 +16,7 @@ import numpy as np
 from google.protobuf.message import Message
 
 from airprune.deployment.bounds import MOST_LINK_BPS
-from airprune.deployment.checks import MAX_WORDS, note_trouble, trouble_in_measured
+from airprune.deployment.checks import MAX_NAME, MAX_WORDS, note_trouble, trouble_in_held, trouble_in_measured
 from airprune.deployment.delivery.shelf import Shelf
 from airprune.deployment.estimates import PROBES, probed_uplink_bps
 from airprune.deployment.handshake import NotAdmitted, admit_child
@@ -24,13 +24,14 @@ from airprune.deployment.identity import Node, Role
 from airprune.deployment.peer_facts import peer_message, with_renewed
 from airprune.deployment.protocol import airprune_pb2 as pb
 from airprune.deployment.round_machine import Event, Joined, Left, RoundKey
-from airprune.deployment.strikes import Impostors, OncePerMinute, Strikes
+from airprune.deployment.strikes import MOST_REQUESTS, Impostors, OncePerMinute, PerMinute, Strikes
 from airprune.deployment.transport import Link, LinkLost, Packet, Sealed
 from airprune.text import plain
 
 _log = logging.getLogger("airprune")
 # More than the probes of a device take that is as fast as it was, and little of a round.
 _PROBE_WITHIN_S = 1.0
+_ASKS_TOO_OFTEN = f"It may ask for models and certificates {MOST_REQUESTS} times a minute; the rest is not answered."
 
 
 class Listener(Protocol):
@@ -103,7 +104,7 @@ class Devices:
         self.online: dict[int, Child] = {}
         self.late = self.refused = 0
         self.troubles: dict[str, str] = {}
-        self.strikes, self._said = Strikes(), OncePerMinute()
+        self.strikes, self._said, self._asked = Strikes(), OncePerMinute(), PerMinute()
         self.is_known, self.changed = asyncio.Event(), asyncio.Event()
         self._impostors = Impostors(self.troubles, self.connected, self.changed.set)
 
@@ -242,7 +243,7 @@ class Devices:
     async def _refuse(self, link: Link, reason: str, *, is_final: bool = False) -> None:
         self.refused += 1
         note_trouble(self.troubles, link.name, reason)
-        self._said.info("Refused %s: %s", link.name, reason)
+        self._said.info("Refused %s: %s", link.name, reason, of=link.name)
         with contextlib.suppress(LinkLost):
             await link.refuse(reason, is_final=is_final)
         self.changed.set()
@@ -268,14 +269,24 @@ class Devices:
                 case pb.SecureStep():
                     if child.index is not None:
                         rounds.take_secure_step(child.index, packet.message, packet)
-                case pb.ModelRequest():
-                    await self._send_model(child, packet.message.digest)
-                case pb.CertificateRequest() | pb.ModelHeld():
-                    packet.message.name = child.name
-                    await self._pass_on(packet.message)
+                case pb.ModelHeld() if trouble := trouble_in_held(packet.message):
+                    return await self._refuse_member(child, trouble)
+                case pb.ModelRequest() | pb.CertificateRequest() | pb.ModelHeld():
+                    if self._asked.add(child.name) <= MOST_REQUESTS:
+                        await self._answer(child, packet.message)
+                    else:
+                        note_trouble(self.troubles, child.name, _ASKS_TOO_OFTEN)
                 case other:
                     reason = f"A device sends measured, upload and secure steps, got {type(other).__name__}."
                     return await self._refuse_member(child, reason)
+
+    async def _answer(self, child: Child, message: pb.ModelRequest | pb.CertificateRequest | pb.ModelHeld) -> None:
+        """Sends a device a model, or passes on what is for the cloud."""
+        if isinstance(message, pb.ModelRequest):
+            await self._send_model(child, message.digest)
+        else:
+            message.name = child.name
+            await self._pass_on(message)
 
     async def _refuse_member(self, child: Child, reason: str) -> None:
         """Refuses a device that broke a rule; it may dial again, unless it is set aside now."""
@@ -291,7 +302,7 @@ class Devices:
         if child is None:
             return
         note_trouble(self.troubles, child.name, reason)
-        self._said.info("%s of %s refused: %s", what, child.name, reason)
+        self._said.info("%s of %s refused: %s", what, child.name, reason, of=child.name)
         self.changed.set()
         if self.strikes.add(child.name, reason):
             is_final = self.welcome is not None and not self.welcome.stays
@@ -299,7 +310,7 @@ class Devices:
 
     def _take_trouble(self, child: Child, words: str) -> None:
         """Notes why a device cannot take part in the run; it stays, and may take part in the next one."""
-        self._said.info("%s cannot take part: %s", child.name, words[:MAX_WORDS])
+        self._said.info("%s cannot take part: %s", child.name, words[:MAX_WORDS], of=child.name)
         note_trouble(self.troubles, child.name, words)
         self.changed.set()
 
@@ -318,8 +329,8 @@ class Devices:
             uplink_bps=rate_bps,
             rtt_s=child.link.rtt_s,
             num_samples=message.num_samples,
-            kernel=plain(message.kernel, MAX_WORDS),
-            machine=plain(message.machine, MAX_WORDS),
+            kernel=plain(message.kernel, MAX_NAME),
+            machine=plain(message.machine, MAX_NAME),
             parts=message.parts,
         )
         self.changed.set()

@@ -12,13 +12,24 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, S
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
+
 from airprune.deployment.bounds import most_samples
 from airprune.deployment.checks import MAX_WORDS, trouble_in_upload
 from airprune.deployment.digests import Bytes
 from airprune.deployment.edge_devices import Devices
 from airprune.deployment.edge_state import EdgeDisk, EdgeState
 from airprune.deployment.edge_sums import OrderedRound, closed_round, no_sums, outcome_messages, report_of
-from airprune.deployment.explosions import UpdateLength, exploding, is_left_to_scenario, length_of_upload
+from airprune.deployment.explosions import (
+    REPORT,
+    UpdateLength,
+    bad_buffers,
+    exploding,
+    is_left_to_scenario,
+    length_of_report,
+    length_of_upload,
+    moves_in_round,
+)
 from airprune.deployment.kept_rounds import KeptRound
 from airprune.deployment.packing import ReportArrays, RoundArrays, Station
 from airprune.deployment.protocol import airprune_pb2 as pb
@@ -50,6 +61,7 @@ from airprune.rounds.sums import EdgeResult
 from airprune.rounds.wire import broadcast_to_bytes
 from airprune.text import plain
 
+Array = np.ndarray
 _log = logging.getLogger("airprune")
 # An upload of which nothing has come for so long is not waited for.
 _STALLED_S = 0.5
@@ -66,7 +78,8 @@ class OngoingRound:
     Attributes:
       body: what its devices are sent.
       uploads: of those that may count, their bytes; decoded: the same as they are added up, while that takes little.
-      lengths: of their updates; of hidden ones they are not known.
+      lengths: of their updates; buffers: what they hold beside trained weights; of hidden ones neither is known.
+      reported: lengths of the gradients that they report beside, if they do; samples: how many they say they have.
       session: of the secure sum that hides them.
     """
 
@@ -76,6 +89,9 @@ class OngoingRound:
     uploads: dict[int, Bytes] = field(default_factory=dict)
     decoded: dict[int, Upload] = field(default_factory=dict)
     lengths: dict[int, UpdateLength] = field(default_factory=dict)
+    buffers: dict[int, Array] = field(default_factory=dict)
+    reported: dict[int, UpdateLength] = field(default_factory=dict)
+    samples: dict[int, int] = field(default_factory=dict)
     session: SecureSession | None = None
     closed: asyncio.Future[Close] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
 
@@ -95,18 +111,25 @@ class OngoingRound:
             self.uploads[device] = payload
             model, shape = ordered.broadcast.model, ordered.work.shape
             if self.session is None:
+                self.buffers[device] = upload.state[shape.num_parameters :].copy()
                 self.lengths[device] = length_of_upload(upload, model, shape, max(steps or 1, 1))
+            gradients = ordered.work.method.objective.gradients
+            if (length := length_of_report(upload.report, gradients, model, shape)) is not None:
+                self.reported[device], self.samples[device] = length, num_samples
             if sum(map(_num_bytes, (upload, *self.decoded.values()))) <= _DECODED_BYTES:
                 self.decoded[device] = upload
 
     def refuse_exploding(self, close: Close) -> tuple[Close, dict[int, str]]:
         """Refuses counted uploads that would blow up the average; returns the round's outcomes, and reasons."""
         work = self.ordered.work
-        if is_left_to_scenario(work.scenario, work.method.edge) or not self.lengths:
-            return close, {}
         ok = {outcome.device for outcome in close.outcomes if outcome.fate is OutcomeKind.OK}
-        lengths = {device: length for device, length in self.lengths.items() if device in ok}
-        reasons = exploding(lengths)
+        samples = [count for device, count in self.samples.items() if device in ok]
+        moves = moves_in_round(work.scenario.train, self.ordered.round.learning_rate, samples)
+        reports = {device: length.scaled(moves) for device, length in self.reported.items() if device in ok}
+        reasons = exploding(reports, REPORT)
+        if not is_left_to_scenario(work.scenario, work.method.edge):
+            reasons |= bad_buffers({device: own for device, own in self.buffers.items() if device in ok}, work.shape)
+            reasons |= exploding({device: length for device, length in self.lengths.items() if device in ok})
         self.machine, close = with_discounted(self.machine, close, OutcomeKind.REFUSED, reasons)
         return close, reasons
 

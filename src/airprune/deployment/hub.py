@@ -15,11 +15,20 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from airprune.deployment.checks import MAX_TROUBLES, MAX_WORDS, note_trouble, trouble_in_presence
+from google.protobuf.message import Message
+
+from airprune.deployment.checks import (
+    MAX_TROUBLES,
+    MAX_WORDS,
+    note_trouble,
+    trouble_in_held,
+    trouble_in_presence,
+)
 from airprune.deployment.handshake import NotAdmitted, admit_child
 from airprune.deployment.hub_edges import (
     Child,
     Order,
+    Patience,
     Report,
     SentOrder,
     Unreachable,
@@ -32,13 +41,18 @@ from airprune.deployment.identity.denied import FILE as DENIED_FILE
 from airprune.deployment.identity.renewal import Signer
 from airprune.deployment.peer_facts import PeerFacts, facts_in, peer_message, with_renewed
 from airprune.deployment.protocol import airprune_pb2 as pb
-from airprune.deployment.strikes import Impostors, OncePerMinute, Strikes
+from airprune.deployment.strikes import MOST_REQUESTS, Impostors, OncePerMinute, PerMinute, Strikes
 from airprune.deployment.transport import Limits, Link, LinkLost, Sealed, Server
+from airprune.errors import AirpruneError
 from airprune.text import plain
 
 _log = logging.getLogger("airprune")
 # Of rounds in a row that an edge may leave without a report, and how often one may be sent to it again.
 _MOST_SILENT_ROUNDS, _MOST_REPEATS = 3, 3
+# How often a device that is sent to another edge is waited for without success, in a run.
+_MOST_MOVES = 3
+# For an edge to read a message.
+_SENT_WITHIN_S = 5.0
 # Of models between cloud and edges, before they count as stuck.
 _LEAST_BYTES_PER_S = 100_000.0
 # After the deadline, an edge lets uploads that still come end for as long again. A step of a secure sum may take one.
@@ -76,6 +90,8 @@ class Hub:
         self.bad_reports: Counter[str] = Counter()
         self.troubles: dict[str, str] = {}
         self.strikes, self._said, self._silent = Strikes(), OncePerMinute(), Counter[str]()
+        self._asked = PerMinute()
+        self._patience, self._stayed = Patience(), Counter[int]()
         self._homes: list[tuple[int, str]] = []
         self._placed: dict[int, str] = {}
         self._waiting: dict[str, Waiting] = {}
@@ -106,6 +122,8 @@ class Hub:
         self.bad_reports.clear()
         self.strikes.clear()
         self._silent.clear()
+        self._patience = Patience()
+        self._stayed.clear()
         homes = [edge for edge in members.edges if edge not in members.standby]
         self._homes = [(number, edge) for number, edge in enumerate(homes) for _ in members.devices[edge]]
         self._placed = {}
@@ -136,8 +154,13 @@ class Hub:
         welcome.denied.extend(sorted(self.denied))
         welcome.fleet.CopyFrom(fleet_message(self.fleet))
         child.link.limits = replace(child.link.limits, max_payload_bytes=self.welcome.max_payload_bytes)
-        with contextlib.suppress(LinkLost):
-            await child.link.send(welcome)
+        await self._send(child, welcome)
+
+    async def _send(self, child: Child, message: Message) -> None:
+        """Sends an edge a message, and leaves it with its link if the edge does not read: no run waits for that."""
+        with contextlib.suppress(LinkLost, TimeoutError):
+            async with asyncio.timeout(_SENT_WITHIN_S):
+                await child.link.send(message)
 
     async def _serve(self, link: Link) -> None:
         hello = (await link.receive()).message
@@ -183,7 +206,7 @@ class Hub:
     async def _refuse(self, link: Link, reason: str, *, is_final: bool = False) -> None:
         self.refused += 1
         note_trouble(self.troubles, link.name, reason)
-        self._said.info("Refused %s: %s", link.name, reason)
+        self._said.info("Refused %s: %s", link.name, reason, of=link.name)
         await link.refuse(reason, is_final=is_final)
 
     async def _refuse_member(self, child: Child, reason: str) -> None:
@@ -204,18 +227,33 @@ class Hub:
                 case pb.EdgeReport():
                     self._take_report(child.name, (packet.message, bytes(packet.payload)))
                 case pb.ModelRequest():
-                    content = await asyncio.to_thread(self._read_model)
-                    await child.link.send(pb.ModelFile(digest=packet.message.digest), content)
+                    if self._may_ask(child.name):
+                        content = await asyncio.to_thread(self._read_model)
+                        await child.link.send(pb.ModelFile(digest=packet.message.digest), content)
                 case pb.ModelHeld():
-                    held = packet.message
-                    if not held.name or held.name in self.fleet.all_devices:
-                        trouble = plain(held.trouble, MAX_WORDS)
-                        await asyncio.to_thread(self.on_held, held.name or child.name, held.version, trouble)
+                    if trouble := trouble_in_held(packet.message):
+                        return await self._refuse_member(child, trouble)
+                    await self._note_held(child, packet.message)
                 case pb.CertificateRequest():
-                    await child.link.send(await asyncio.to_thread(self._certificate, child, packet.message))
+                    if self._may_ask(packet.message.name or child.name):
+                        await child.link.send(await asyncio.to_thread(self._certificate, child, packet.message))
                 case other:
                     reason = f"An edge sends presence and reports, got {type(other).__name__}."
                     return await self._refuse_member(child, reason)
+
+    def _may_ask(self, name: str) -> bool:
+        """True unless a member has asked for something too often within a minute."""
+        return self._asked.add(name) <= MOST_REQUESTS
+
+    async def _note_held(self, child: Child, held: pb.ModelHeld) -> None:
+        """Notes which model an edge or one of its devices has; that this could not be written is not their fault."""
+        name = held.name or child.name
+        if (held.name and held.name not in self.fleet.all_devices) or not self._may_ask(name):
+            return
+        try:
+            await asyncio.to_thread(self.on_held, name, held.version, plain(held.trouble, MAX_WORDS))
+        except (AirpruneError, OSError) as error:
+            self._said.info("%s", str(error), of=child.name)
 
     def _take_presence(self, child: Child, presence: pb.Presence) -> str:
         """Takes which devices an edge has; returns why that cannot be. Numbers of another run are left out."""
@@ -226,17 +264,27 @@ class Hub:
             child.late, child.refused = presence.late, presence.refused
             child.aside = frozenset(presence.aside).intersection(self.members.devices.get(child.name, ()))
         members, now_s = frozenset(self.fleet.all_devices), time.time()
-        self.known |= {name: facts_in(peer, now_s) for name, peer in presence.peers.items() if name in members}
-        for name in presence.peers:  # whatever it tried here by mistake
-            self.troubles.pop(name, None)
+        for name in members.intersection(presence.peers) - self._at_home_elsewhere(child):
+            self.known[name] = facts_in(presence.peers[name], now_s)
+            self.troubles.pop(name, None)  # whatever it tried here by mistake
         child.idle = members.intersection(presence.idle)
         troubles = sorted(presence.troubles.items())[:MAX_TROUBLES]
         before = child.troubles
         child.troubles = {plain(name, MAX_WORDS): plain(words, MAX_WORDS) for name, words in troubles}
         for name, words in child.troubles.items():
             if before.get(name) != words:
-                self._said.info("%s reports of %s: %s", child.name, name, words)
+                of = name if name in self.fleet.devices.get(child.name, ()) else child.name
+                self._said.info("%s reports of %s: %s", child.name, name, words, of=of)
         return ""
+
+    def _at_home_elsewhere(self, child: Child) -> frozenset[str]:
+        """Returns the devices that are connected to their own edge, of which another edge says nothing that counts."""
+        names, found = self.members.all_devices if self.welcome.run else (), set[str]()
+        for home, other in self.edges.items():
+            if other is not child:
+                there = other.idle.union(names[number] for number in other.devices)
+                found |= there.intersection(self.fleet.devices.get(home, ()))
+        return frozenset(found)
 
     def _certificate(self, child: Child, request: pb.CertificateRequest) -> pb.Certificate:
         """Returns the answer to a request of an edge, or of a device that is connected to it."""
@@ -247,7 +295,7 @@ class Hub:
         if name != child.name and name not in self.fleet.all_devices:
             return pb.Certificate(name=request.name, trouble=f"{name} is not a member.")
         answer = self.signer.answer(request, name, self.denied)
-        _log.info("The certificate of %s was %s", name, answer.trouble or "renewed.")
+        self._said.info("The certificate of %s was %s", name, answer.trouble or "renewed.", of=name)
         if name == child.name:
             child.about = with_renewed(child.about, answer)
             self.known[name] = facts_in(child.about, time.time())
@@ -346,17 +394,20 @@ class Hub:
             left = self._unreachable.get(name)
             if left is None:
                 continue
+            began_s, within_s = time.monotonic(), self._patience.left_s(name, patience_s)
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(left.since_s + patience_s - time.monotonic()):
+                async with asyncio.timeout(left.since_s + within_s - began_s):
                     while name not in self.edges:
                         await self._changed.wait()
             if name in self.edges:
+                within_s = max(min(gather_s, within_s), left.since_s + within_s - time.monotonic())
                 with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(max(gather_s, left.since_s + patience_s - time.monotonic())):
+                    async with asyncio.timeout(within_s):
                         while not left.devices <= self._ready() | self._aside():
                             await self._changed.wait()
                 if self._unreachable.get(name) is left:
                     del self._unreachable[name]
+            self._patience.spend(name, time.monotonic() - began_s)
 
     async def run_round(self, orders: Mapping[int, Order], patience_s: float) -> dict[int, Report | None]:
         """Sends each edge its round and waits for the reports.
@@ -379,6 +430,7 @@ class Hub:
     async def _run_round(self, name: str, order: SentOrder, patience_s: float) -> Report | None:
         waiting = Waiting(order, asyncio.get_running_loop().create_future())
         self._waiting[name] = waiting
+        within_reach_s = self._patience.left_s(name, patience_s)
         try:
             if name in self.edges:
                 waiting.sending = asyncio.create_task(self._send_order(self.edges[name].link, order))
@@ -390,15 +442,19 @@ class Hub:
                 now_s = time.monotonic()
                 if name not in self.edges:
                     away_since_s = now_s if away_since_s is None else away_since_s
-                    if now_s - away_since_s > patience_s:
+                    if now_s - away_since_s > within_reach_s:
+                        self._patience.spend(name, now_s - away_since_s)
                         return None
                 elif away_since_s is not None and num_sent <= _MOST_REPEATS:  # it was sent its round again
+                    self._patience.spend(name, now_s - away_since_s)
                     ends_s, away_since_s, num_sent = now_s + within_s, None, num_sent + 1
+                    within_reach_s = self._patience.left_s(name, patience_s)
                 elif now_s > ends_s and not self._is_coming(name, now_s):
                     await self._give_up(name, within_s)
                     return None
                 await asyncio.wait([waiting.report], timeout=0.2)
             self._silent[name] = 0
+            self._patience.make_good(name, patience_s)
             return waiting.report.result()
         finally:
             if waiting.sending is not None:
@@ -432,8 +488,7 @@ class Hub:
         """Offers a model to all edges, now and when they join; `read` returns its file."""
         self._offer, self._read_model = offer, read
         for child in list(self.edges.values()):
-            with contextlib.suppress(LinkLost):
-                await child.link.send(offer)
+            await self._send(child, offer)
 
     async def place(self, wanted: Mapping[int, int], within_s: float) -> None:
         """Hands each device that is elsewhere over to the edge with its number, if both are there."""
@@ -446,12 +501,21 @@ class Hub:
         place, wanted = self.place_of(device), self.serving[edge]
         if place is None or place == wanted or wanted not in self.edges:
             return
-        with contextlib.suppress(LinkLost):
-            await self.edges[place].link.send(pb.Redial(device=device, edge=wanted))
-        with contextlib.suppress(TimeoutError):
+        within_s = within_s if self._stayed[device] < _MOST_MOVES else 0.0
+        try:
             async with asyncio.timeout(within_s):
+                await self.edges[place].link.send(pb.Redial(device=device, edge=wanted))
                 while self.place_of(device) != wanted or device not in self.present():
                     await self._changed.wait()
+            self._stayed[device] = 0
+        except LinkLost:
+            pass
+        except TimeoutError:
+            self._stayed[device] += 1
+            if self._stayed[device] == _MOST_MOVES:
+                name, reason = self.members.all_devices[device], f"It was sent from {place} to {wanted}, and stays."
+                note_trouble(self.troubles, name, reason)
+                _log.warning("%s is not waited for any longer: %s", name, reason)
 
     async def take_standby(self, patience_s: float = 0.0) -> list[tuple[str, str]]:
         """Puts standby edges in place of those unreachable for so long; returns (replaced, standby) for each."""
@@ -493,9 +557,8 @@ class Hub:
                     reason = f"The certificate {child.about.serial} of {child.name} was revoked."
                     await self._refuse(child.link, reason, is_final=True)
                 else:
-                    await child.link.send(pb.Denied(serials=sorted(denied)))
+                    await self._send(child, pb.Denied(serials=sorted(denied)))
 
     async def say_goodbye(self, reason: str) -> None:
         for child in list(self.edges.values()):
-            with contextlib.suppress(LinkLost):
-                await child.link.send(pb.Goodbye(reason=reason))
+            await self._send(child, pb.Goodbye(reason=reason))

@@ -11,6 +11,8 @@ from airprune.deployment.transport import Link, Sealed
 
 Order = tuple[pb.EdgeRound, bytes]
 Report = tuple[pb.EdgeReport, bytes]
+# Of waits for an edge in a run over the patience with it; and what a report makes good for.
+_MOST_PATIENCE, _MADE_GOOD = 3.0, 0.05
 SentOrder = tuple[pb.EdgeRound, Sealed]
 
 
@@ -52,6 +54,28 @@ class Waiting:
     order: SentOrder
     report: asyncio.Future[Report]
     sending: asyncio.Task[None] | None = None
+
+
+class Patience:
+    """How long a run still waits for edges that are away: one that goes again and again is not waited for any longer.
+
+    In all that is three times the cloud's patience; every report makes good for a twentieth of it.
+    """
+
+    def __init__(self) -> None:
+        self._waited_s: dict[str, float] = {}
+
+    def left_s(self, name: str, patience_s: float) -> float:
+        """Returns how long to wait for an edge now."""
+        return min(patience_s, max(_MOST_PATIENCE * patience_s - self._waited_s.get(name, 0.0), 0.0))
+
+    def spend(self, name: str, waited_s: float) -> None:
+        """Notes that it was waited for."""
+        self._waited_s[name] = self._waited_s.get(name, 0.0) + waited_s
+
+    def make_good(self, name: str, patience_s: float) -> None:
+        """Notes that it has reported."""
+        self._waited_s[name] = max(self._waited_s.get(name, 0.0) - _MADE_GOOD * patience_s, 0.0)
 
 
 def fleet_message(members: Members) -> pb.Fleet:

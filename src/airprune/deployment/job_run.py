@@ -18,6 +18,7 @@ import numpy as np
 
 from airprune.data.holdings import Claimed
 from airprune.deployment.about import read_about, write_about
+from airprune.deployment.bounds import MOST_TIMES_MEDIAN, believed_samples
 from airprune.deployment.handshake import log_if_new
 from airprune.deployment.hub import Hub
 from airprune.deployment.identity import Members
@@ -196,8 +197,15 @@ class JobRun:
         """Returns the experiment with the sample counts that devices reported first; they hold for the whole run."""
         sizes: list[int] = self.about.get("num_samples") or self.experiment.data_sizes.tolist()
         if "num_samples" not in self.about:
-            for device, (_, measured) in hub.present().items():
-                sizes[device] = measured.num_samples
+            said = {device: measured.num_samples for device, (_, measured) in hub.present().items()}
+            most = believed_samples(said)
+            for device, count in said.items():
+                sizes[device] = most.get(device, count)
+                if device in most:
+                    _log.warning(
+                        f"{self.members.all_devices[device]} has {count:,} samples, as it reports, more than "
+                        f"{MOST_TIMES_MEDIAN:g} times the median; the run takes {most[device]:,}."
+                    )
             self.about["num_samples"] = sizes
         write_about(self.folder, self.about)
         if sizes == self.experiment.data_sizes.tolist():

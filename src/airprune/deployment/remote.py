@@ -30,7 +30,16 @@ from airprune.deployment.cloud_estimates import (
 )
 from airprune.deployment.cloud_inputs import InputMaker, plan_trouble
 from airprune.deployment.estimates import PROBE_EVERY_ROUNDS, Estimates
-from airprune.deployment.explosions import exploding, is_left_to_scenario, length_of, trained_weights
+from airprune.deployment.explosions import (
+    REPORT,
+    bad_buffers,
+    exploding,
+    is_left_to_scenario,
+    length_of,
+    length_of_report,
+    moves_in_round,
+    trained_weights,
+)
 from airprune.deployment.histories import first_histories, planned_with, remember
 from airprune.deployment.hub import Hub
 from airprune.deployment.hub_edges import Order, Report
@@ -390,15 +399,24 @@ class Deployed(Environment):
         self, experiment: Experiment, state: RunState, checked: Mapping[int, Checked | None]
     ) -> dict[int, str]:
         """Returns why models that edges report would blow up the cloud's, by edge."""
-        shape = experiment.shape
-        if is_left_to_scenario(experiment.scenario, experiment.method.cloud):
-            return {}
-        lengths = {
-            edge: length_of(known[1].station.model, state.global_state, trained_weights(shape))
-            for edge, known in checked.items()
-            if known is not None and known[1].station is not None
+        shape, names = experiment.shape, experiment.method.objective.gradients
+        known = {edge: found[1] for edge, found in checked.items() if found is not None}
+        counts = {edge: max(len(arrays.statistics.device), 1) for edge, arrays in known.items()}
+        moves = moves_in_round(
+            experiment.scenario.train, experiment.place(state).learning_rate, experiment.data_sizes.tolist()
+        )
+        reported = {
+            edge: length.scaled(moves / counts[edge])
+            for edge, arrays in known.items()
+            if (length := length_of_report(arrays.reports, names, state.global_state, shape)) is not None
         }
-        return exploding(lengths)
+        reasons = exploding(reported, REPORT)
+        if not is_left_to_scenario(experiment.scenario, experiment.method.cloud):
+            models = {edge: arrays.station.model for edge, arrays in known.items() if arrays.station is not None}
+            lengths = {e: length_of(own, state.global_state, trained_weights(shape)) for e, own in models.items()}
+            reasons |= bad_buffers({e: own[shape.num_parameters :] for e, own in models.items()}, shape)
+            reasons |= exploding(lengths)
+        return reasons
 
     def _result(
         self, experiment: Experiment, state: RunState, edge: int, group: EdgeGroup, report: Checked | None

@@ -26,6 +26,7 @@ from airprune.rounds.method import LocalMethod, Method
 from airprune.rounds.secure import check_words, hides
 from airprune.rounds.wire import Codec
 from airprune.scenario import Scenario
+from airprune.text import plain
 
 if TYPE_CHECKING:
     from airprune.models.catalogue import FlatModel
@@ -188,8 +189,8 @@ def check_versions(protocol: int, version: str) -> str:
     if (protocol, version) == (PROTOCOL, __version__):
         return ""
     return (
-        f"It speaks protocol {protocol} of airprune {version}; this is protocol {PROTOCOL} of airprune {__version__}. "
-        "Install the same version on both."
+        f"It speaks protocol {protocol} of airprune {plain(version, 30)}; this is protocol {PROTOCOL} of airprune "
+        f"{__version__}. Install the same version on both."
     )
 
 

@@ -15,7 +15,11 @@ _log = logging.getLogger("airprune")
 MOST_STRIKES = 3
 # Between two logs of the same sentence, and how many sentences are remembered for that.
 _REPEAT_S, _REMEMBERED = 60.0, 512
+# Different sentences about one member that are logged within that time, and characters of one.
+_MOST_DIFFERENT, _LONGEST = 20, 1_000
 FORGET_S = 60.0
+# What a member may ask for or tell beside its work, within a minute: models, certificates.
+MOST_REQUESTS = 30
 
 
 class Strikes:
@@ -81,19 +85,46 @@ class Impostors:
             self._changed()
 
 
+class PerMinute:
+    """Counts, for each of some names, what happens within a minute."""
+
+    def __init__(self) -> None:
+        self._since: OrderedDict[str, tuple[float, int]] = OrderedDict()
+
+    def add(self, name: str) -> int:
+        """Returns how often it has happened within the minute, this time included."""
+        now_s = time.monotonic()
+        since_s, count = self._since.pop(name, (now_s, 0))
+        if now_s - since_s >= _REPEAT_S:
+            since_s, count = now_s, 0
+        self._since[name] = since_s, count + 1
+        while len(self._since) > _REMEMBERED:
+            self._since.popitem(last=False)
+        return count + 1
+
+
 class OncePerMinute:
-    """Logs what members cause: the same sentence once a minute, so that no member fills a log."""
+    """Logs what members cause: the same sentence once a minute, and few others, so that no member fills a log."""
 
     def __init__(self) -> None:
         self._last: OrderedDict[str, tuple[float, int]] = OrderedDict()
+        self._different = PerMinute()
 
-    def info(self, form: str, *words: str) -> None:
-        """Logs the sentence with these words of others."""
-        sentence = form % tuple(plain(one) for one in words)
+    def info(self, form: str, *words: str, of: str) -> None:
+        """Logs the sentence with these words of others.
+
+        Args:
+          of: the member that causes it.
+        """
+        sentence = plain(form % tuple(plain(one) for one in words), _LONGEST)
         now_s = time.monotonic()
         last_s, num_more = self._last.pop(sentence, (-_REPEAT_S, 0))
         if now_s - last_s < _REPEAT_S:
             self._last[sentence] = last_s, num_more + 1
+            return
+        if (count := self._different.add(of)) > _MOST_DIFFERENT:
+            if count == _MOST_DIFFERENT + 1:
+                _log.info("What else %s causes to be logged is left out for a minute.", plain(of))
             return
         self._last[sentence] = now_s, 0
         while len(self._last) > _REMEMBERED:

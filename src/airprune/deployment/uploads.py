@@ -392,6 +392,7 @@ def _entries(sections: _Sections, tag: int, dtype: np.dtype, size: int) -> Array
     if dtype.kind == "b" and np.frombuffer(part, np.uint8).max(initial=0) > 1:
         raise BadUpload("report", "must have truth values of 0 or 1", "others")
     entries = np.frombuffer(part, dtype).copy()
-    if not np.isfinite(entries).all():
-        raise BadUpload("report", "must be finite", f"{np.count_nonzero(~np.isfinite(entries)):,} entries that are not")
+    if dtype.kind == "f" and not (is_sound := np.abs(entries) <= MOST_STATISTIC).all():  # their sum is finite, too
+        rule = f"must be finite and at most {MOST_STATISTIC:g}"
+        raise BadUpload("report", rule, f"{np.count_nonzero(~is_sound):,} entries that are not")
     return entries

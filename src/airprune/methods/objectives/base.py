@@ -47,10 +47,13 @@ class Objective(LocalComponent):
     Attributes:
       broadcast: slots of the cloud that devices receive: `adjust` and `finish` find them in the memory.
       plain_steps: whether it is defined for SGD alone, with momentum or without.
+      gradients: reports that the steps of all devices follow later as they follow a gradient: far too long ones would
+        end their training, as far too long updates would; a deployment refuses them.
     """
 
     broadcast: ClassVar[tuple[str, ...]] = ()
     plain_steps: ClassVar[bool] = False
+    gradients: ClassVar[tuple[str, ...]] = ()
 
     def adjust(self, gradient: Array, weights: Array, received: Array, memory: Memory) -> None:
         """Adds its term to `gradient` in place. Arrays hold the parameters.  [num_parameters]

@@ -31,6 +31,7 @@ class Scaffold(Objective):
     source = "SCAFFOLD (Karimireddy et al. 2020), option II"
     broadcast = (COMMON,)
     plain_steps = True
+    gradients = (MOVED,)
 
     def slots(self, shape: ModelShape) -> tuple[Slot, ...]:
         return (
