@@ -43,6 +43,7 @@ from airprune.deployment.own_data import samples_of
 from airprune.deployment.protocol import airprune_pb2 as pb
 from airprune.deployment.round_machine import RoundKey
 from airprune.deployment.run_definition import RunDefinition, unexpected
+from airprune.deployment.run_signature import check_run
 from airprune.deployment.secure.device_sums import DeviceSums, FalseShare, check_hides
 from airprune.deployment.secure.signing import Vouchers
 from airprune.deployment.strikes import OncePerMinute
@@ -65,7 +66,7 @@ class DeviceSettings:
       mobile: heartbeats for links that come and go: every 5 s, dead after 20 s.
       slowdown: factor by which it computes slower than this machine; see `training.slowed`.
       only_hidden: whether it takes part only where its updates are hidden, see `device_sums.check_hides`: an edge could
-        pass on another scenario than the cloud's.
+        pass on an earlier run's scenario.
       renew_before_days: how long before its certificate expires it gets another.
     """
 
@@ -301,6 +302,7 @@ class Device:
         return self.trainer
 
     def _prepare(self, welcome: pb.Welcome) -> tuple[Trainer, DeviceLedger]:
+        check_run(welcome, self.node)
         work = RunDefinition.from_welcome(welcome)
         if self.settings.only_hidden:
             check_hides(work)
@@ -408,7 +410,8 @@ def _run_of(welcome: pb.Welcome) -> bytes:
     """Returns all of a welcome that defines the run and this device's place in it."""
     run = pb.Welcome()
     run.CopyFrom(welcome)
-    run.ClearField("parents")
+    for name in ("parents", "signature", "certificate"):  # a restarted cloud signs the same run anew
+        run.ClearField(name)
     return run.SerializeToString(deterministic=True)
 
 
