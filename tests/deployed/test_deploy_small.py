@@ -166,7 +166,8 @@ def test_the_commands_of_the_page_make_a_device_that_has_no_torch_and_the_same_b
     assert block == [*INSTALLS, "airprune doctor"]
     sources = tmp_path / "sources"
     sources.mkdir()
-    for name in ("setup.py", "pyproject.toml", "README.md", "MANIFEST.in", "constraints.txt", "requirements-device.txt"):
+    lists = ("constraints.txt", "requirements-device.txt")
+    for name in ("setup.py", "pyproject.toml", "README.md", "MANIFEST.in", *lists):
         shutil.copy(ROOT / name, sources)
     unwanted = shutil.ignore_patterns("*.so", "__pycache__", "*.egg-info")
     shutil.copytree(ROOT / "src", sources / "src", ignore=unwanted)
