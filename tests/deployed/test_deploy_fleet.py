@@ -224,6 +224,12 @@ def test_systemd_finds_no_fault_in_the_units(tmp_path, command):
         assert not about_it, done.stderr
 
 
+def test_a_unit_is_for_one_user(tmp_path, command):
+    assert command("deploy", "init", tmp_path / "lab", "--edges", "1", "--devices-per-edge", "1")[0] == 0
+    status, out, err = command("deploy", "systemd", tmp_path / "lab/d0", "--user", "a b")
+    assert (status, out) == (2, "") and "--user must be the name of a user, got 'a b'." in err
+
+
 @pytest.mark.netns
 def test_a_cloud_in_a_file_system_as_its_unit_leaves_it_renews_and_enrols(tmp_path, command):
     """Read-only but for ReadWritePaths, after ExecStartPre, by mounts of its own; systemd itself does not run here."""

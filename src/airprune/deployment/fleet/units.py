@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import sys
 from collections.abc import Sequence
@@ -39,6 +40,7 @@ ReadWritePaths={written}
 WantedBy=multi-user.target
 """
 
+_USER = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,30}")
 # Options that name a file or folder.
 _PLACES = ("--authority", "--data")
 
@@ -52,6 +54,8 @@ def unit_of(node: Node, state: Path, *, user: str, options: Sequence[str] = ()) 
     """
     command = {Role.CLOUD: "serve", Role.EDGE: "edge", Role.DEVICE: "device"}[node.peer.role]
     kit, state = node.folder.resolve(), state.resolve()
+    if not _USER.fullmatch(user):
+        raise UsageError(f"--user must be the name of a user, got {user!r}. Example: --user airprune")
     further, places = _with_places(options)
     words = [_program(), "deploy", command, str(kit), "--state-dir", str(state), *further]
     written = [state]
