@@ -39,6 +39,7 @@ from airprune.deployment.handshake import (
 from airprune.deployment.identity import Node, Parent, Role, save_parents, saved_parents
 from airprune.deployment.identity.renewal import RENEW_BEFORE_DAYS, Renewal, with_renewed
 from airprune.deployment.ledger import DeviceLedger, Result
+from airprune.deployment.memory import give_back_memory
 from airprune.deployment.own_data import samples_of
 from airprune.deployment.protocol import airprune_pb2 as pb
 from airprune.deployment.round_machine import RoundKey
@@ -169,6 +170,7 @@ class Device:
             trainer = await self._joined(link, message) if message.run else None
             if trainer is None:
                 self.trainer, self.ledger = None, None
+                give_back_memory()
                 await self._take_offer(link)
             self._unreachable_since_s = time.monotonic()
             message = await self._follow_run(link, trainer)

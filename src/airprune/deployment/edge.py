@@ -36,6 +36,7 @@ from airprune.deployment.handshake import (
 )
 from airprune.deployment.identity import Node, server_credentials
 from airprune.deployment.identity.renewal import RENEW_BEFORE_DAYS, Renewal, with_renewed
+from airprune.deployment.memory import give_back_memory
 from airprune.deployment.protocol import airprune_pb2 as pb
 from airprune.deployment.run_definition import RunDefinition, unexpected, without_run
 from airprune.deployment.run_signature import check_run
@@ -216,6 +217,7 @@ class Edge:
         if welcome.run != self.devices.run:
             self.rounds.give_up()
             self.rounds.work = None
+            give_back_memory()
         if welcome.run and self.rounds.work is None:
             try:
                 await asyncio.to_thread(self._prepare, welcome)
