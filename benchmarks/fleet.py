@@ -142,6 +142,7 @@ def measure(fleet: Fleet, idle_s: float, rounds: int) -> None:
     wait_for((run / "final.safetensors").exists, "the job ends")
     rows = [json.loads(line) for line in measured.read_text().splitlines()]
     came = sum(row["fate"] == "ok" for row in rows)
+    time.sleep(5.0)  # nodes give free memory back when a job has ended
     print(f"an edge round of all devices ({came} of {2 * rounds * num_devices} uploads in time):")
     show(fleet, before, per=2 * rounds - done, unit="a round")
 

@@ -208,8 +208,10 @@ class FleetSoak:
 
     def read(self, at_s: float) -> None:
         time.sleep(SETTLED_S)
+        devices = load_members(self.kits / "cloud").devices
         for name in SPARED:
-            self.held[name].append(growth.reading(self.processes[name].pid, at_s=at_s))
+            pid, num_links = self.processes[name].pid, len(devices.get(name, ()))
+            self.held[name].append(growth.reading(pid, at_s=at_s, num_links=num_links))
 
     def run(self, minutes: float) -> None:
         begun_s, span_s = time.monotonic(), 60.0 * minutes

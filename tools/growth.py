@@ -52,11 +52,16 @@ LIMITS = {
 JUDGED_MEMORY_S = 300.0
 
 
-def reading(pid: int, *, at_s: float) -> Reading:
+def reading(pid: int, *, at_s: float, num_links: int = 0) -> Reading:
+    """Returns what a process holds now.
+
+    Args:
+      num_links: connections that come and go with others, such as an edge's devices; their descriptors do not count.
+    """
     return Reading(
         at_s=at_s,
         memory_bytes=memory_bytes(pid),
-        descriptors=_entries(f"/proc/{pid}/fd"),
+        descriptors=_entries(f"/proc/{pid}/fd") - num_links,
         threads=_entries(f"/proc/{pid}/task"),
         processes=1 + len(psutil.Process(pid).children(recursive=True)),
     )

@@ -54,6 +54,13 @@ def test_a_device_on_arm_sends_and_remembers_the_bits_of_this_machine(python):
     assert emulated == ours and set(small_rounds.CASES) < set(ours)
 
 
+def test_doctor_finds_the_kernel_of_arm_and_no_torch(python):
+    done = subprocess.run([python, "-m", "airprune", "doctor"], capture_output=True, text=True, timeout=900)
+    rows = {row.split()[0]: row.split()[1:] for row in done.stdout.splitlines() if row.strip()}
+    assert done.returncode == 0, done.stdout
+    assert rows["kernel"] == ["ok", "native,", "neon"] and rows["torch"][0] == rows["training"][0] == "note"
+
+
 def test_a_fleet_with_a_device_on_arm_ends_in_the_simulations_bits_and_its_model_predicts_there(python, tmp_path):
     with Processes(tmp_path, num_edges=1, devices_per_edge=2) as fleet:
         for name in ("e0", "d1"):

@@ -1,9 +1,12 @@
 """A fleet that stays: jobs one after another on nodes that nobody touches; real processes, real TLS."""
 
 import json
+import os
 import re
+import shlex
 import shutil
 import subprocess
+import time
 from pathlib import Path
 
 import httpx
@@ -12,11 +15,13 @@ import pytest
 import airprune as ap
 from airprune.deployment.fleet.registry import Registry
 from airprune.deployment.fleet.service import registry_of
+from airprune.deployment.identity import load_members
 from airprune.deployment.identity.peers import expiry_of, serial_of
 from airprune.errors import UsageError
 from airprune.runs.layout import RunFolder
 from airprune.runs.measured import read_measured
 from support.federation import Processes
+from support.lab import free_ports
 from support.tiny import final_bytes
 
 pytest_plugins = ["support.browser"]
@@ -217,3 +222,58 @@ def test_systemd_finds_no_fault_in_the_units(tmp_path, command):
         about_it = [line for line in done.stderr.splitlines() if path.name in line and "RestartSteps" not in line]
         about_it = [line for line in about_it if "RestartMaxDelaySec" not in line]
         assert not about_it, done.stderr
+
+
+def test_a_unit_is_for_one_user(tmp_path, command):
+    assert command("deploy", "init", tmp_path / "lab", "--edges", "1", "--devices-per-edge", "1")[0] == 0
+    status, out, err = command("deploy", "systemd", tmp_path / "lab/d0", "--user", "a b")
+    assert (status, out) == (2, "") and "--user must be the name of a user, got 'a b'." in err
+
+
+@pytest.mark.netns
+def test_a_cloud_in_a_file_system_as_its_unit_leaves_it_renews_and_enrols(tmp_path, command):
+    """Read-only but for ReadWritePaths, after ExecStartPre, by mounts of its own; systemd itself does not run here."""
+    lab, port = tmp_path / "lab", free_ports(9620, 3)
+    options = ["--edges", "1", "--devices-per-edge", "1", "--days", "1", "--port", port]
+    assert command("deploy", "init", lab, *options)[0] == 0
+    status, unit, _ = command(
+        "deploy", "systemd", lab / "cloud", "--user", "root", "--",
+        "--authority", os.path.relpath(lab), f"--enrol-port={port + 2}",
+    )  # fmt: skip
+    assert status == 0
+    keys = dict(line.split("=", 1) for line in unit.splitlines() if "=" in line)
+    assert keys["ProtectSystem"] == "strict" and keys["PrivateTmp"] == "true" and not (lab / "cloud/state").exists()
+    subprocess.run(shlex.split(keys["ExecStartPre"].removeprefix("+")), check=True)
+    mounts = [f"mount --bind {place} {place}" for place in shlex.split(keys["ReadWritePaths"])]
+    private = tmp_path / "private"
+    private.mkdir()
+    mounts.append(f"mount -t tmpfs private {private}")
+    script = " && ".join([*mounts, f"mount -o remount,bind,ro {mount_of(lab)}", f"cd / && exec {keys['ExecStart']}"])
+    with (tmp_path / "log").open("w") as log:
+        cloud = subprocess.Popen(
+            ["unshare", "--mount", "sh", "-c", script],
+            stdout=log,
+            stderr=log,
+            env={**os.environ, "TMPDIR": str(private)},
+        )
+    try:
+        (code,) = command("deploy", "invite", lab, "--edge", "e0")[1].split()
+        wait_for(lambda: "Devices are enrolled" in (tmp_path / "log").read_text(), (tmp_path / "log").read_text)
+        status, _, err = command("deploy", "enrol", code, "--at", f"127.0.0.1:{port + 2}", "--kit", tmp_path / "d1")
+        assert status == 0, err + (tmp_path / "log").read_text()
+        assert load_members(lab / "cloud").all_devices == ("d0", "d1")
+    finally:
+        cloud.terminate()
+        cloud.wait(60)
+    assert "Traceback" not in (tmp_path / "log").read_text()
+
+
+def mount_of(path: Path) -> Path:
+    return path if path.is_mount() else mount_of(path.parent)
+
+
+def wait_for(condition, said) -> None:
+    end_s = time.monotonic() + 120
+    while not condition():
+        assert time.monotonic() < end_s, said()
+        time.sleep(0.1)

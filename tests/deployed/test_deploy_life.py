@@ -7,10 +7,12 @@ the simulation.
 
 import json
 import random
+import shutil
 import subprocess
 import sys
 import time
 import urllib.request
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -109,13 +111,34 @@ class Life:
 
         self.fleet.wait_for(are_there, f"{names} and no others are online")
 
-    def metric(self, name: str) -> float:
+    def metrics(self) -> dict[str, float]:
         with urllib.request.urlopen(f"http://127.0.0.1:{self.metrics_port}/metrics", timeout=30) as page:
             lines = page.read().decode().splitlines()
-        return next(float(line.rpartition(" ")[2]) for line in lines if line.startswith(name))
+        pairs = (line.rpartition(" ") for line in lines if not line.startswith("#"))
+        return {name: float(number) for name, _, number in pairs}
+
+    def check_watched(self, nodes: set[str], *jobs: int) -> None:
+        """Compares what `deploy status` and `/metrics` say of these nodes and of the jobs that have ended."""
+        self.wait_online(*nodes)
+        said, served = json.loads(self.fleet.ask("status", self.cloud, "--json")), self.metrics()
+        assert {one["name"] for one in said["nodes"] if one["online"]} == {*nodes, "cloud"}
+        uploads, rounds = Counter[str](), set()
+        for number in jobs:
+            rows = rows_of(self.fleet.job_folder(number) / "measured.jsonl")
+            uploads.update(row["fate"] for row in rows)
+            rounds |= {(number, row["global_round"], row["edge_round"]) for row in rows}
+        counts = said["counts"]
+        assert {fate: number for fate, number in counts["uploads"].items() if number} == uploads
+        assert counts["edge_rounds"] == served["airprune_rounds_total"] == len(rounds)
+        for fate, number in counts["uploads"].items():
+            assert served[f'airprune_uploads_total{{fate="{fate}"}}'] == number
+        for role in ("edge", "device"):
+            there = sum(name.startswith(role[0]) for name in nodes)
+            assert counts["online"][role] == served[f'airprune_nodes_online{{role="{role}"}}'] == there
+        assert counts["jobs"].get("ended", 0) == served.get('airprune_jobs{state="ended"}', 0) == len(jobs)
 
     def change_members(self) -> tuple[str, str]:
-        """Adds an edge with a device, replaces the credentials of d0, revokes d1; returns what was added."""
+        """Adds an edge with a device, puts an empty machine in the place of d0, revokes d1; returns what was added."""
         fleet = self.fleet
         added = [Path(fleet.ask("add", "edge", fleet.kits, "--port", free_ports(9580, 1)).strip()).name]
         added += [Path(fleet.ask("add", "device", fleet.kits, "--edge", added[0]).strip()).name]
@@ -123,6 +146,7 @@ class Life:
             fleet.start(name)
         fleet.ask("renew", fleet.kits, "d0")
         assert fleet.wait("d0") == 1
+        shutil.rmtree(fleet.kits / "d0/state")
         fleet.start("d0")
         fleet.ask("revoke", fleet.kits, "d1")
         assert fleet.wait("d1") == 1
@@ -155,25 +179,25 @@ def live(life: Life, *changes: str) -> None:
     nodes = {*fleet.edges, *fleet.devices}
     fleet.start_all()
     life.serve()
-    life.wait_online(*nodes)
+    life.check_watched(nodes)
     first = life.run_job(*changes)
     life.check_bits(first)
-    life.wait_online(*nodes)
+    life.check_watched(nodes, first)
 
     edge, device = life.change_members()
     nodes = (nodes | {edge, device}) - {"d1"}
-    life.wait_online(*nodes)
+    life.check_watched(nodes, first)
     assert "was revoked" in next(node.trouble for node in fleet.status().nodes if node.name == "d1")
-    devices = {name for name in nodes if name.startswith("d")}
-    assert life.metric('airprune_nodes_online{role="device"}') == len(devices)
     fleet.ask("remove", fleet.kits, "d1")
 
     second = life.run_job(*changes, "seed=2")
     life.check_bits(second)
     names = {row["name"] for row in rows_of(fleet.job_folder(second) / "measured.jsonl")}
+    devices = {name for name in nodes if name.startswith("d")}
     assert names == devices if life.killing is None else names <= devices
-    life.wait_online(*nodes)
+    life.check_watched(nodes, first, second)
     life.bring_model_home(second, nodes)
+    assert life.metrics()["airprune_model_holders"] == len(nodes)
     last = rows_of(fleet.job_folder(second) / "records.jsonl")[-1]
     assert life.accuracy_without_torch(device, second) == pytest.approx(last["test_accuracy"])
     assert [job["state"] for job in fleet.jobs()] == ["ended", "ended"]
@@ -183,7 +207,7 @@ def test_the_life_of_a_small_fleet(tmp_path):
     with Processes(tmp_path, num_edges=1, devices_per_edge=2) as fleet:
         life = Life(fleet)
         live(life)
-        assert life.metric("airprune_rounds_total") == 4
+        assert life.metrics()["airprune_rounds_total"] == 4
 
 
 @pytest.mark.slow

@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ctypes
 import gc
+import os
 import threading
 import time
 from collections import Counter
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import pytest
+from tools.growth import memory_bytes
+
 from airprune.deployment.edge import EdgeSettings, run_edge
 from airprune.deployment.edge_devices import Child
 from airprune.deployment.handshake import dial_parent, say_hello
 from airprune.deployment.hub import Hub
 from airprune.deployment.identity import load_members, load_node, make_federation
+from airprune.deployment.memory import give_back_memory
 from airprune.deployment.protocol import airprune_pb2 as pb
 from airprune.deployment.run_definition import RunDefinition
 from airprune.deployment.transport import Limits, Link
@@ -97,3 +103,19 @@ def test_an_edge_works_in_two_threads_whatever_comes_at_once(tmp_path):
             return set(await asyncio.gather(*(asyncio.to_thread(work) for _ in range(8))))
 
     assert len(asyncio.run(names())) <= 2
+
+
+@pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "malloc_trim"), reason="the C library is not glibc")
+def test_memory_that_is_free_after_a_run_goes_back_to_the_system():
+    libc = ctypes.CDLL(None)
+    libc.malloc.restype, libc.free.argtypes = ctypes.c_void_p, (ctypes.c_void_p,)
+    blocks = [libc.malloc(60_000) for _ in range(1_000)]
+    for block in blocks:
+        ctypes.memset(block, 1, 60_000)
+    last = libc.malloc(60_000)  # as long as it is in use, glibc keeps all that is before it
+    for block in blocks:
+        libc.free(block)
+    before = memory_bytes(os.getpid())
+    give_back_memory()
+    assert before - memory_bytes(os.getpid()) > 40e6
+    libc.free(last)

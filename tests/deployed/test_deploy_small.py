@@ -1,6 +1,9 @@
 """A small device: no torch in its process, and the bits of one that has it."""
 
 import json
+import os
+import shlex
+import shutil
 import subprocess
 import sys
 from itertools import combinations
@@ -9,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from tools.readme import _split as split
 
 from airprune.deployment.run_definition import catalogue_shape
 from airprune.deployment.training import local_device
@@ -20,6 +24,7 @@ from airprune.rounds.local import Device, LocalSettings
 from airprune.rounds.method import Method
 from airprune.rounds.model_source import torch_needed_for
 from support import small_rounds
+from support.docs_blocks import blocks
 from support.each import each
 from support.small_rounds import CASES, NUM_CLASSES, SHAPE, digests, samples, scenario_of
 
@@ -147,3 +152,41 @@ def test_native_steps_refuse_what_would_reach_outside_of_an_array():
             native.add_scaled(target, target.copy(), 1.0, wrong)
     with pytest.raises(ValueError, match="no such instruction set"):
         native._paper_cnn.add_scaled("mmx", target, target.copy(), 1.0)
+
+
+ROOT = Path(__file__).parents[2]
+INSTALLS = ("pip install -c constraints.txt -r requirements-device.txt", "pip install --no-deps .")
+
+
+@needs_kernel
+@pytest.mark.slow
+def test_the_commands_of_the_page_make_a_device_that_has_no_torch_and_the_same_bits(tmp_path):
+    page = (ROOT / "docs/deploy-small.md").read_text()
+    (block,) = (split(block.content) for block in blocks(page) if "requirements-device.txt" in block.content)
+    assert block == [*INSTALLS, "airprune doctor"]
+    sources = tmp_path / "sources"
+    sources.mkdir()
+    lists = ("constraints.txt", "requirements-device.txt")
+    for name in ("setup.py", "pyproject.toml", "README.md", "MANIFEST.in", *lists):
+        shutil.copy(ROOT / name, sources)
+    unwanted = shutil.ignore_patterns("*.so", "__pycache__", "*.egg-info")
+    shutil.copytree(ROOT / "src", sources / "src", ignore=unwanted)
+    subprocess.run([sys.executable, "-m", "venv", tmp_path / "device"], check=True, timeout=300)
+    programs = tmp_path / "device/bin"
+    # Without PYTHONPATH, by which this checkout may be found.
+    found = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    environment = {**found, "PATH": f"{programs}:{found['PATH']}"}
+    for command in INSTALLS:
+        subprocess.run(shlex.split(command), cwd=sources, env=environment, check=True, timeout=1_200)
+    checked = subprocess.run([programs / "airprune", "doctor"], env=environment, capture_output=True, text=True)
+    assert checked.returncode == 0, checked.stdout
+    rows = {row.split()[0]: row for row in checked.stdout.splitlines() if row.strip()}
+    assert "native" in rows["kernel"] and "✗" not in rows["kernel"]
+    absent = "import importlib.util as u; print([u.find_spec(n) for n in ('torch', 'matplotlib')])"
+    assert said(programs / "python", "-c", absent, environment=environment) == "[None, None]\n"
+    ours = said(sys.executable, Path(small_rounds.__file__), environment=environment)
+    assert said(programs / "python", Path(small_rounds.__file__), environment=environment) == ours
+
+
+def said(*command: object, environment: dict[str, str]) -> str:
+    return subprocess.run(command, env=environment, capture_output=True, text=True, check=True, timeout=600).stdout

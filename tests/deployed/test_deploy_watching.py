@@ -10,8 +10,10 @@ import pytest
 
 import airprune as ap
 from airprune.deployment.calibration import Spread, fit_devices
+from airprune.deployment.fleet.service import registry_of
+from airprune.deployment.identity import make_federation, remove
 from airprune.deployment.metrics import Metrics, serve_metrics
-from airprune.deployment.status import read_status, write_status
+from airprune.deployment.status import read_status, write_status, write_status_file
 from airprune.deployment.watch.view import Watched
 from airprune.errors import UsageError, WorkFailed
 from airprune.planning.fleet import read_network
@@ -283,6 +285,21 @@ def test_status_works_before_the_first_round_and_says_why_a_node_is_missing(tmp_
     write_status(RunFolder(tmp_path), dataclasses.replace(found, global_round=None, nodes=(missing,)))
     status, out, _ = command("deploy", "status", str(tmp_path))
     assert status == 0 and "waiting for nodes" in out and "device-0: Its certificate was revoked." in out
+
+
+def test_a_node_that_was_removed_holds_no_model(tmp_path, command):
+    cloud = make_federation(tmp_path / "lab", num_edges=1, devices_per_edge=2)[0]
+    registry = registry_of(cloud / "state")
+    registry.deliver(registry.submit(name="x", scenario="", settings={}).number, "final")
+    for name in ("e0", "d0", "d1"):
+        registry.note_held(name, 1, "")
+    remove(tmp_path / "lab", "d1")
+    left = tuple(dataclasses.replace(status_of(2).nodes[0], name=name) for name in ("e0", "d0"))
+    write_status_file(cloud / "state/status.json", dataclasses.replace(status_of(2), nodes=left))
+    view = Watched(cloud / "state").look()
+    assert [one.name for one in view.held] == ["d0", "e0"] and view.counts.holders == 2
+    status, out, _ = command("deploy", "models", str(cloud), "--json")
+    assert status == 0 and [one["name"] for one in json.loads(out)["held"]] == ["d0", "e0"]
 
 
 # Replay

@@ -39,10 +39,12 @@ from airprune.deployment.handshake import (
 from airprune.deployment.identity import Node, Parent, Role, save_parents, saved_parents
 from airprune.deployment.identity.renewal import RENEW_BEFORE_DAYS, Renewal, with_renewed
 from airprune.deployment.ledger import DeviceLedger, Result
+from airprune.deployment.memory import give_back_memory
 from airprune.deployment.own_data import samples_of
 from airprune.deployment.protocol import airprune_pb2 as pb
 from airprune.deployment.round_machine import RoundKey
 from airprune.deployment.run_definition import RunDefinition, unexpected
+from airprune.deployment.run_signature import check_run
 from airprune.deployment.secure.device_sums import DeviceSums, FalseShare, check_hides
 from airprune.deployment.secure.signing import Vouchers
 from airprune.deployment.strikes import OncePerMinute
@@ -65,7 +67,7 @@ class DeviceSettings:
       mobile: heartbeats for links that come and go: every 5 s, dead after 20 s.
       slowdown: factor by which it computes slower than this machine; see `training.slowed`.
       only_hidden: whether it takes part only where its updates are hidden, see `device_sums.check_hides`: an edge could
-        pass on another scenario than the cloud's.
+        pass on an earlier run's scenario.
       renew_before_days: how long before its certificate expires it gets another.
     """
 
@@ -168,6 +170,7 @@ class Device:
             trainer = await self._joined(link, message) if message.run else None
             if trainer is None:
                 self.trainer, self.ledger = None, None
+                give_back_memory()
                 await self._take_offer(link)
             self._unreachable_since_s = time.monotonic()
             message = await self._follow_run(link, trainer)
@@ -301,6 +304,7 @@ class Device:
         return self.trainer
 
     def _prepare(self, welcome: pb.Welcome) -> tuple[Trainer, DeviceLedger]:
+        check_run(welcome, self.node)
         work = RunDefinition.from_welcome(welcome)
         if self.settings.only_hidden:
             check_hides(work)
@@ -409,7 +413,8 @@ def _run_of(welcome: pb.Welcome) -> bytes:
     """Returns all of a welcome that defines the run and this device's place in it."""
     run = pb.Welcome()
     run.CopyFrom(welcome)
-    run.ClearField("parents")
+    for name in ("parents", "signature", "certificate"):  # a restarted cloud signs the same run anew
+        run.ClearField(name)
     return run.SerializeToString(deterministic=True)
 
 

@@ -36,8 +36,10 @@ from airprune.deployment.handshake import (
 )
 from airprune.deployment.identity import Node, server_credentials
 from airprune.deployment.identity.renewal import RENEW_BEFORE_DAYS, Renewal, with_renewed
+from airprune.deployment.memory import give_back_memory
 from airprune.deployment.protocol import airprune_pb2 as pb
 from airprune.deployment.run_definition import RunDefinition, unexpected, without_run
+from airprune.deployment.run_signature import check_run
 from airprune.deployment.transport import Limits, Link, LinkLost, Refused, Server
 from airprune.text import plain
 
@@ -216,6 +218,7 @@ class Edge:
         if welcome.run != self.devices.run:
             self.rounds.give_up()
             self.rounds.work = None
+            give_back_memory()
         if welcome.run and self.rounds.work is None:
             try:
                 await asyncio.to_thread(self._prepare, welcome)
@@ -232,6 +235,7 @@ class Edge:
         await self.devices.take_welcome(welcome)
 
     def _prepare(self, welcome: pb.Welcome) -> None:
+        check_run(welcome, self.node)
         work = RunDefinition.from_welcome(welcome)
         assert work.shape  # built here, not in the first round
         state = EdgeState.load(self.disk.file(welcome.run), run=welcome.run, slots=work.slots(Owner.EDGE))

@@ -41,6 +41,7 @@ from airprune.deployment.identity.denied import FILE as DENIED_FILE
 from airprune.deployment.identity.renewal import Signer
 from airprune.deployment.peer_facts import PeerFacts, facts_in, peer_message, with_renewed
 from airprune.deployment.protocol import airprune_pb2 as pb
+from airprune.deployment.run_signature import sign_run
 from airprune.deployment.strikes import MOST_REQUESTS, Impostors, OncePerMinute, PerMinute, Strikes
 from airprune.deployment.transport import Limits, Link, LinkLost, Sealed, Server
 from airprune.errors import AirpruneError
@@ -118,6 +119,7 @@ class Hub:
         """Sends the definition of a run to all edges, now and when they join."""
         self.members, self.welcome = members, welcome
         self.welcome.stays = self._stays
+        sign_run(welcome, self.node)
         self.serving = list(serving or (edge for edge in members.edges if edge not in members.standby))
         self.bad_reports.clear()
         self.strikes.clear()

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from airprune.rounds.experiment import Experiment
 
 Array = np.ndarray
-PROTOCOL = 4
+PROTOCOL = 5
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -47,12 +47,15 @@ def deliver(
 
 
 def models(kit: CloudKit, state_dir: StateDir = None, as_json: AsJson = False) -> None:
-    """List the delivered models of a fleet, and which nodes hold which.
+    """List the delivered models of a fleet, and which of its nodes hold which.
 
     Example: `airprune deploy models lab/cloud`
     """
-    found = registry(kit, state_dir)
-    deliveries, held = found.deliveries(), found.held()
+    from airprune.deployment.identity import load_members
+
+    found, members = registry(kit, state_dir), load_members(kit)
+    names = {*members.edges, *members.all_devices}
+    deliveries, held = found.deliveries(), [one for one in found.held() if one.name in names]
     if as_json:
         print_json({"deliveries": [asdict(one) for one in deliveries], "held": [asdict(one) for one in held]})
         return

@@ -1,7 +1,7 @@
-"""Manifests of delivered models, signed with the cloud's key and verified by the authority that every kit has.
+"""Manifests of delivered models, signed with the cloud's key.
 
-The cloud's certificate travels with the manifest, so that no other key has to be distributed. Versions only grow: to go
-back to an older model is a new version with the older file, and an old manifest that is shown again is refused.
+Versions only grow: to go back to an older model is a new version with the older file, and an old manifest that is shown
+again is refused.
 """
 
 from __future__ import annotations
@@ -10,12 +10,8 @@ import json
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from cryptography import x509
-from cryptography.exceptions import InvalidSignature
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-
-from airprune.deployment.identity import Node, Role, peer_of
+from airprune.deployment.identity import Node
+from airprune.deployment.identity.signatures import is_of_cloud, signature_of
 from airprune.deployment.protocol import airprune_pb2 as pb
 from airprune.errors import WorkFailed
 
@@ -56,26 +52,15 @@ class Manifest:
 def signed_offer(manifest: Manifest, node: Node) -> pb.ModelOffer:
     """Returns the manifest with the cloud's signature and certificate."""
     data = json.dumps(asdict(manifest), sort_keys=True).encode()
-    key = serialization.load_pem_private_key(node.key, password=None)
-    assert isinstance(key, ec.EllipticCurvePrivateKey)
-    signature = key.sign(data, ec.ECDSA(hashes.SHA256()))
-    return pb.ModelOffer(manifest=data, signature=signature, certificate=node.certificate)
+    return pb.ModelOffer(manifest=data, signature=signature_of(node, data), certificate=node.certificate)
 
 
 def verified(offer: pb.ModelOffer, node: Node) -> Manifest:
     """Returns the manifest of an offer; raises WorkFailed unless the cloud of this node's federation has signed it."""
-    try:
-        own = x509.load_pem_x509_certificate(offer.certificate)
-        own.verify_directly_issued_by(x509.load_pem_x509_certificate(node.authority))
-        key = own.public_key()
-        peer = peer_of(offer.certificate)
-        if not isinstance(key, ec.EllipticCurvePublicKey) or peer.role is not Role.CLOUD:
-            raise ValueError("not of a cloud")
-        key.verify(offer.signature, offer.manifest, ec.ECDSA(hashes.SHA256()))
-    except (ValueError, TypeError, InvalidSignature, WorkFailed):
-        raise WorkFailed("A model must be signed by the cloud of the federation; it was refused.") from None
+    if not is_of_cloud(node, offer.manifest, offer.signature, offer.certificate):
+        raise WorkFailed("A model must be signed by the cloud of the federation; it was refused.")
     manifest = _manifest_of(offer.manifest)
-    if not manifest.federation == peer.federation == node.peer.federation:
+    if manifest.federation != node.peer.federation:
         raise WorkFailed(f"A model of the federation {manifest.federation} was refused.")
     return manifest
 

@@ -31,6 +31,7 @@ from airprune.deployment.identity.members import MAX_NODES
 from airprune.deployment.identity.renewal import Renewal, Signer, with_renewed
 from airprune.deployment.job_run import JobRun, frame_limits
 from airprune.deployment.loop_thread import Interrupted, LoopThread
+from airprune.deployment.memory import give_back_memory
 from airprune.deployment.metrics import Metrics, serve_metrics
 from airprune.deployment.node_status import Outcomes, known_from, node_statuses
 from airprune.deployment.own_data import test_set_of
@@ -146,6 +147,7 @@ class FleetService:
             if state == "ended" and job.deliver:
                 self.registry.deliver(job.number, job.deliver)
             _log.info("Job %d has %s.", job.number, state)
+        give_back_memory()
 
     def _note_totals(self, job: Job, folder: RunFolder) -> None:
         uploads = UploadsFile(folder.measured_file)

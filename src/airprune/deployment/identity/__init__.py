@@ -8,6 +8,7 @@ kits         making a federation; renewing and revoking a node
 growth       adding, removing and moving nodes
 enrolment    certificates for devices that show a one-time code
 renewal      certificates renewed before they expire, over the connection of a node
+signatures   what the cloud has signed
 """
 
 from airprune.deployment.identity.denied import load_denied

@@ -44,7 +44,7 @@ class View:
 
     Attributes:
       status: None if there is none that can be read.
-      jobs, deliveries, held: of the registry; none for the folder of a single run.
+      jobs, deliveries, held: of the registry; none for the folder of a single run. Only members hold models.
       trouble: why the registry could not be read; empty if it was, or there is none.
       shown: None before the first job.
     """
@@ -102,6 +102,9 @@ class Watched:
         """
         status = read_status_file(self.place / STATUS_FILE)
         jobs, deliveries, held, kept, trouble = self._registry()
+        if status is not None:  # nodes that were removed hold models too
+            names = {node.name for node in status.nodes}
+            held = [one for one in held if one.name in names]
         latest = self._shown(jobs, None) if self.is_fleet else self._run(RunFolder(self.place), None)
         shown = latest if job is None or not self.is_fleet else self._shown(jobs, job)
         read = {RunFolder(self._folder(one)).measured_file: kept.get(one.number) for one in jobs}
