@@ -79,7 +79,9 @@ def with_slices() -> None:
             for _ in range(9)
         ]
         ratio = np.median([sliced_s / linear_s for linear_s, sliced_s in pairs])
-        print(f"1,000,000 devices with slice noise, {scheme}: {min(one[1] for one in pairs):.2f} CPU-s = {ratio:.2f} × linear")
+        print(
+            f"1,000,000 devices with slice noise, {scheme}: {min(one[1] for one in pairs):.2f} CPU-s = {ratio:.2f} × linear"
+        )
 
 
 def with_streams() -> None:

@@ -129,8 +129,8 @@ def _with_clock(problem: PlanProblem, cycles: int) -> np.ndarray:
     steps = np.isfinite(ratio[1:]) & np.isfinite(ratio[:-1])
     rises, falls = np.diff(share, axis=0) >= -_ROUNDING, np.diff(ratio, axis=0) <= _ROUNDING
     between = inside[1:] & inside[:-1]
-    found = [np.all(~steps | rises, axis=0), np.all(~between | rises, axis=0), np.all(~steps | falls, axis=0)]
-    return np.column_stack(found)[between.any(axis=0)]
+    holds = [np.all(~steps | rises, axis=0), np.all(~between | rises, axis=0), np.all(~steps | falls, axis=0)]
+    return np.column_stack(holds)[between.any(axis=0)]
 
 
 def _seconds_per_weight(cycles: int, ghz: np.ndarray | float) -> np.ndarray:

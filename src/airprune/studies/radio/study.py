@@ -172,7 +172,8 @@ class RadioStudy:
         for seed in self.seeds:
             yield from (Arm(rung=rung, method=FAIR, seed=seed) for rung in PROMISES.values())
         more = [rung for variants in VARIANTS.values() for rung in variants.values() if rung.name not in RUNGS]
-        yield from (Arm(rung=rung, method=PAPERS, seed=seed) for seed in self.seeds for rung in more)
+        if PAPERS in self.methods:
+            yield from (Arm(rung=rung, method=PAPERS, seed=seed) for seed in self.seeds for rung in more)
 
     def missing(self) -> Iterator[LeagueRun]:
         """Yields the trainings that are missing, each once; an arm is planned only when it is its turn."""

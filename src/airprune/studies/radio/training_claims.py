@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from airprune.studies.claims import Claim, Judgement, Verdict
-from airprune.studies.claims.decision import DELTA
+from airprune.studies.claims.decision import DELTA, SEQUENTIAL
 from airprune.studies.claims.intervals import judge_better, judge_trend
 from airprune.studies.radio.rungs import PAPERS, RUNGS, SCHEDULE, Rung
 
@@ -22,7 +23,7 @@ DEADLINES_MS = (25, 30, 40)
 JUDGED = ("paper", "fading", "interference", "urban")
 
 Ends = Mapping[str, Mapping[int, float]]
-"""Final accuracy of the paper's plan on a rung, by deadline ("25 / 30") or "one edge", and by seed."""
+"""Final accuracy of the paper's plan on a rung, by deadline ("25 / 30") or "one edge", and by seed, the same of all."""
 
 
 def level_of(ms: int) -> str:
@@ -76,30 +77,38 @@ def ends_of(results: Iterable[ArmResult], name: str) -> Ends:
     for one in results:
         if one.method == PAPERS and one.rung in levels:
             found[levels[one.rung]][one.seed] = one.accuracy[-1]
-    return found
+    return of_common_seeds(found)
 
 
-def _aligned(ends: Ends, levels: Sequence[str]) -> list[np.ndarray]:
-    """Returns the accuracies of the seeds that all levels have."""
-    seeds = sorted(set.intersection(*(set(ends[level]) for level in levels)))
-    return [np.array([ends[level][seed] for seed in seeds]) for level in levels]
+def of_common_seeds(ends: Ends) -> Ends:
+    """Returns the accuracies of the seeds that all trainings of a rung have."""
+    seeds = sorted(set.intersection(*(set(found) for found in ends.values())))
+    return {level: {seed: found[seed] for seed in seeds} for level, found in ends.items()}
+
+
+def _values(ends: Ends, levels: Sequence[str]) -> list[np.ndarray]:
+    return [np.array(list(ends[level].values())) for level in levels]
+
+
+def _of_enough_seeds(found: Judgement, values: Sequence[np.ndarray]) -> Judgement:
+    if (count := values[0].size) >= SEQUENTIAL.at[0]:
+        return found
+    reason = f"{found.reason} A verdict takes {SEQUENTIAL.at[0]} seeds, these are {count}."
+    return replace(found, verdict=Verdict.UNDECIDED, reason=reason)
 
 
 def _longer_deadline(ends: Ends) -> Judgement:
     levels = [level_of(ms) for ms in DEADLINES_MS]
-    values = _aligned(ends, levels)
-    if not values[0].size:
-        return Judgement(Verdict.UNDECIDED, "not run on this rung.")
-    return judge_trend(levels, values, rising=True, delta=DELTA["test_accuracy"], what="accuracy")
+    values = _values(ends, levels)
+    found = judge_trend(levels, values, rising=True, delta=DELTA["test_accuracy"], what="accuracy")
+    return _of_enough_seeds(found, values)
 
 
 def _beats_one_edge(ends: Ends) -> Judgement:
-    hierarchical, alone = _aligned(ends, [level_of(PAPERS_MS), ONE_EDGE])
-    if not hierarchical.size:
-        return Judgement(Verdict.UNDECIDED, "not run on this rung.")
-    return judge_better(
-        hierarchical, alone, delta=DELTA["test_accuracy"], much=True, what="accuracy", names=("hierarchical", ONE_EDGE)
-    )
+    values = _values(ends, [level_of(PAPERS_MS), ONE_EDGE])
+    names = ("hierarchical", ONE_EDGE)
+    found = judge_better(*values, delta=DELTA["test_accuracy"], much=True, what="accuracy", names=names)
+    return _of_enough_seeds(found, values)
 
 
 def _claim(name: str, where: str, text: str, judge: Callable[[Ends], Judgement]) -> Claim[[Ends]]:
