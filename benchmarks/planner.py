@@ -80,7 +80,8 @@ def with_slices() -> None:
         ]
         ratio = np.median([sliced_s / linear_s for linear_s, sliced_s in pairs])
         print(
-            f"1,000,000 devices with slice noise, {scheme}: {min(one[1] for one in pairs):.2f} CPU-s = {ratio:.2f} × linear"
+            f"1,000,000 devices with slice noise, {scheme}: "
+            f"{min(one[1] for one in pairs):.2f} CPU-s = {ratio:.2f} × linear"
         )
 
 
