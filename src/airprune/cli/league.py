@@ -202,7 +202,7 @@ def _run(chosen: League, budget_s: float | None) -> dict[str, Outcome]:
 
     failures: dict[str, Outcome] = {}
     chosen.store.path.mkdir(parents=True, exist_ok=True)
-    say(f"To run: {chosen.left()}; {len(chosen.store.used):,} runs are there already.")
+    say(f"To run: {chosen.left()}; {chosen.store.num_runs:,} runs are there already.")
     if chosen.claims:
         say(f"For claims: {chosen.left_of_claims()} to begin with; more seeds follow where they are not decided.")
     spent_s = 0.0

@@ -304,7 +304,7 @@ class League:
         missing = len(self.open_cells())
         if not missing:
             return self
-        words = f"so far {len(self.store.used):,} runs; {missing:,} rows are not complete"
+        words = f"so far {self.store.num_runs:,} runs; {missing:,} rows are not complete"
         return dataclasses.replace(self, note=f"{self.note}; {words}")
 
     def record(self) -> None:

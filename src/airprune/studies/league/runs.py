@@ -81,6 +81,11 @@ class RunStore:
         self._lines: dict[str, Line] = {}
         self._backhaul_bits: dict[str, float] = {}
 
+    @property
+    def num_runs(self) -> int:
+        """The number of finished runs that were looked up; each once, however many tables need it."""
+        return len({folder for folder, _ in self.used})
+
     def campaign_of(self, runs: Iterable[CampaignRun]) -> Campaign:
         """Returns a campaign of the runs that are not recorded; each once, however many tables need it."""
         once = {run.folder_name: run for run in runs if self._recorded(run) is None}
