@@ -50,8 +50,9 @@ def ledger():
 @pytest.mark.parametrize("method", TUNED)
 def test_the_papers_rung_is_the_leagues_first_track_to_the_hash(ledger, method):
     for seed in range(5):
-        line = ledger[scenario_on({}, method, seed).hash[:16]]
-        assert (line.track, line.method, dict(line.tuned)) == ("A", method, dict(TUNED[method]))
+        name = scenario_on({}, method, seed).hash[:16]
+        (line,) = (one for one in ledger.lines if one.run == name and one.track == "A")  # claims may share the run
+        assert (line.method, dict(line.tuned)) == (method, dict(TUNED[method]))
 
 
 @pytest.mark.parametrize("method", [PAPERS, FAIR, WHOLE, "fixed-8", "stc"])
