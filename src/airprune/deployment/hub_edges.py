@@ -57,7 +57,7 @@ class Waiting:
 
 
 class Patience:
-    """How long a run still waits for edges that are away: one that goes again and again is not waited for any longer.
+    """Limits how long a run waits for edges that are away: one that goes again and again is not waited for any longer.
 
     In all that is three times the cloud's patience; every report makes good for a twentieth of it.
     """
