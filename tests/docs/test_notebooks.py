@@ -15,11 +15,8 @@ SHOWN = {
     "your-own": ("gentle", "proportional", "image/png"),
 }
 
-# The longest one trains for most of a minute.
-SLOW = {"adapters": pytest.mark.slow}
 
-
-@pytest.mark.parametrize("name", [pytest.param(name, marks=SLOW.get(name, ())) for name in SHOWN])
+@pytest.mark.parametrize("name", SHOWN)
 def test_a_notebook_is_stored_with_the_outputs_of_one_run_from_top_to_bottom(name):
     cells = nbformat.read(FOLDER / f"{name}.ipynb", as_version=4).cells
     code = [cell for cell in cells if cell.cell_type == "code"]
@@ -32,8 +29,8 @@ def test_every_notebook_is_run():
     assert {path.stem for path in FOLDER.glob("*.ipynb")} == set(SHOWN)
 
 
-# Of half a minute.
-LONG = ("reproduce-and-extend",)
+# Of half a minute and more.
+LONG = ("adapters", "reproduce-and-extend")
 
 
 @pytest.mark.parametrize(
