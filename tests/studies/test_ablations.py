@@ -102,11 +102,11 @@ def test_a_seed_that_a_cell_lacks_is_left_out_and_without_any_there_is_no_result
     assert ablations.ablation_results(BASE, Store(_accuracy, done=lambda run: False)) == []
 
 
-def test_an_ablation_is_plain_data_and_its_figure_has_a_bar_per_cell():
+def test_an_ablation_is_plain_data_and_its_figure_has_a_point_per_cell():
     for found in ablations.ablation_results(BASE, Store(_accuracy), (0, 1)):
         data = json.loads(json.dumps(found.as_json(), allow_nan=False))
         assert len(data["cells"]) == len(found.ablation.cells) and data["conclusion"]
         (ax,) = ablations.figure(found).axes
-        heights = [patch.get_height() for patch in ax.patches]
+        heights = [y for points in ax.containers for y in points.lines[0].get_ydata()]
         expected = [100 * found.accuracy(cell.name).mean() for cell in found.ablation.cells]
         assert sorted(heights) == pytest.approx(sorted(expected)) and np.isfinite(heights).all()

@@ -11,7 +11,7 @@ Learning rates are factors here, not tuned. Every cell has the same seeds, so di
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,7 +38,8 @@ WEIGHTS = {"zeroed": ("adaptive-pruning", "probe"), "frozen": ("frozen-pruning",
 WHOLE = "no pruning"
 # Bits per weight of the level that all devices have where none is chosen; the planner's choices are around it.
 ONE_LEVEL_BITS = 0.5
-_COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#000000")
+_COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#000000", "#56B4E9")
+_MARKERS = ("o", "s", "^", "D", "v", "P")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -309,33 +310,31 @@ def _time_text(found: AblationResult, name: str, target: float) -> str:
 
 
 def figure(found: AblationResult) -> Figure:
-    """Draws the accuracy of every cell as a bar with its interval, grouped by part."""
+    """Draws the accuracy of every cell as a point with its interval, grouped by part."""
     cells = found.ablation.cells
     parts = list(dict.fromkeys(cell.part for cell in cells))
     groups = list(dict.fromkeys(cell.group for cell in cells))
     drawn, (ax,) = new_figure(1, width=max(6.0, 1.1 * len(parts) + 2.0), height=3.8)
-    for place, group in enumerate(groups):
-        mine = [cell for cell in cells if cell.group == group]
-        _bars(ax, found, mine, parts, groups, place)
+    for group in groups:
+        _points(ax, found, group, parts, groups)
     ax.set_xticks(range(len(parts)), [part.replace(", ", ",\n") for part in parts], fontsize=8)
+    ax.set_xlim(-0.5, len(parts) - 0.5)
+    ax.grid(visible=False, axis="x")
     ax.set_ylabel("test accuracy after all rounds (%)")
     ax.legend(frameon=False, fontsize=8, ncols=len(groups), loc="upper center", bbox_to_anchor=(0.5, -0.16))
     note(drawn, f"{found.ablation.title} · {len(found.seeds)} seeds, 95 % intervals")
     return drawn
 
 
-def _bars(
-    ax: Axes, found: AblationResult, cells: Iterable[Cell], parts: Sequence[str], groups: Sequence[str], place: int
-) -> None:
-    """Draws the bars of one group; groups that share no part stand in the middle."""
-    width = 0.8 / max(1, len(groups))
-    for i, cell in enumerate(cells):
+def _points(ax: Axes, found: AblationResult, group: str, parts: Sequence[str], groups: Sequence[str]) -> None:
+    """Draws the points of one group, beside those of the other groups that share their parts."""
+    x, mean, half_width = [], [], []
+    for cell in (cell for cell in found.ablation.cells if cell.group == group):
+        beside = [one.group for one in found.ablation.cells if one.part == cell.part]
         estimate = Estimate.of(list(100.0 * found.accuracy(cell.name)))
-        x = parts.index(cell.part) + (place - (len(groups) - 1) / 2.0) * width
-        error = None if np.isnan(estimate.half_width) else estimate.half_width
-        colour = _COLOURS[place % len(_COLOURS)]
-        hatch = "//" if place % 2 else ""
-        label = cell.group if i == 0 else None
-        ax.bar(
-            x, estimate.mean, width, yerr=error, color=colour, hatch=hatch, edgecolor="white", label=label, capsize=2
-        )
+        x.append(parts.index(cell.part) + (beside.index(group) - (len(beside) - 1) / 2.0) * 0.8 / len(groups))
+        mean.append(estimate.mean)
+        half_width.append(0.0 if np.isnan(estimate.half_width) else estimate.half_width)
+    place = groups.index(group)
+    colour, marker = _COLOURS[place % len(_COLOURS)], _MARKERS[place % len(_MARKERS)]
+    ax.errorbar(x, mean, yerr=half_width, fmt=marker, color=colour, capsize=3, markersize=6, label=group)
