@@ -330,6 +330,7 @@ class League:
         self, found: Sequence[Standings], verdicts: Sequence[Mapping[str, Any]] = (), *, dropped: Sequence[str] = ()
     ) -> dict[str, Any]:
         """Returns tables and verdicts as plain data."""
+        ablated = [one.as_json() for one in self.ablations()]  # looks its runs up, so that they are counted
         costs_s = [line.cpu_s for line in {line.run: line for line in self.store.used.values()}.values()]
         return document_of(
             found,
@@ -343,7 +344,7 @@ class League:
                 "runs": len(costs_s),
                 "cpu_hours": math.fsum(cost_s for cost_s in costs_s if cost_s is not None) / 3600.0,
                 "dropped": list(dropped),
-                "ablations": [one.as_json() for one in self.ablations()],
+                "ablations": ablated,
             },
         )
 
